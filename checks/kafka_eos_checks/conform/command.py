@@ -2,8 +2,8 @@
 
 Scenarios are walks through the graphs of the reference's machines, put together as clients see them. They cover every
 edge that a client can tell from the others. The broker's answers are compared with the machines', and after each new
-edge the state is read back: Fetch with both isolations, ListOffsets, DescribeProducers, DescribeTransactions,
-ListTransactions, ConsumerGroupDescribe, and OffsetFetch with requireStable.
+edge the state is read back: Fetch with both isolations and from several offsets, ListOffsets, DescribeProducers,
+DescribeTransactions, ListTransactions, ConsumerGroupDescribe, and OffsetFetch with and without requireStable.
 """
 
 import argparse
@@ -45,6 +45,9 @@ topics and groups when it is done; transactional.ids cannot be deleted, they exp
 ACLs, for names with that prefix: Create, Describe, Read, Write and Delete on Topic, Read, Describe and Delete on Group,
 Write and Describe on TransactionalId; DescribeConfigs on Cluster, for the seconds from one assignment of a group to
 the next (group.consumer.assignment.interval.ms, which scenarios wait for); IdempotentWrite on Cluster before 3.0.
+
+Some scenarios leave a transaction open (timeout-…), all at once: until 2 s have passed, and the broker's
+transaction.abort.timed.out.transaction.cleanup.interval.ms, by which the coordinator has to abort it.
 
 With --stop and --start a broker is stopped and started about ten times, a hundred scenarios in each outage: before the
 last request of each, which must change nothing that a client sees (restart-…); and while transactions with data on it
@@ -199,6 +202,7 @@ def _target(arguments: argparse.Namespace) -> Target:
         seconds=arguments.timeout,
         prefix=arguments.prefix,
         commands=commands,
+        timeouts=True,
     )
 
 

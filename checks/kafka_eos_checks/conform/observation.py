@@ -4,7 +4,7 @@ A field is a line of text, the same for both sides: :func:`expected` takes it fr
 broker's answers to DescribeTransactions, ListTransactions, Fetch, ListOffsets, DescribeProducers and OffsetFetch.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.spec_mapping import camel_case
@@ -15,7 +15,13 @@ from kafka_eos_checks.conform.visible import CONSUMER, DATA, Visible
 LOG, WATERMARK, STABLE, LATEST_COMMITTED = "log", "high watermark", "last stable offset", "latest committed offset"
 MEMBERS = "members of the group"
 COMMITTED, PRODUCERS, OFFSET = "given to read_committed", "producers at the leader", "offset of the group"
+LATER, TIMED = "given to read_committed from later offsets", "read_committed offsets of timestamps"
+ALL_OFFSETS, PLAIN_OFFSET = "offset of the group among all", "offset of the group without requireStable"
 NOTHING = "nothing"
+NO_OFFSET = "-1"
+AS_IN_LOG = "as in the log, below the last stable offset"
+LATER_STARTS = 3
+"""The number of offsets besides the first from which a read_committed reader begins: those of the last batches."""
 
 
 def coordinator_field(name: str) -> str:
@@ -38,6 +44,16 @@ def entry_line(offset: int, kind: str, producer: object, epoch: int, sequence: i
     """A batch or marker in the log."""
     number = f" sequence {sequence}" if sequence >= 0 else ""
     return f"{offset} {kind} of producer {producer} epoch {epoch}{number}"
+
+
+def later_line(batches: Sequence[int], given: Callable[[int], str]) -> str:
+    """What a read_committed reader is given that begins at one of the last batches, but the first.
+
+    Args:
+        batches: the offsets of all batches and markers.
+        given: what it is given from an offset on.
+    """
+    return joined(f"from {start}: {given(start)}" for start in batches[1:][-LATER_STARTS:])
 
 
 def coordinator_line(state: str, producer: object, epoch: int, partitions: Iterable[str]) -> str:
@@ -83,7 +99,13 @@ def expected(state: Visible, *, with_offset: bool = True) -> dict[str, str]:
     fields[LOG] = joined(_entry(entry, sequences) for entry in leader.entries)
     fields[WATERMARK] = str(leader.end)
     fields[STABLE] = fields[LATEST_COMMITTED] = str(leader.last_stable_offset)
-    fields[COMMITTED] = joined(str(entry.offset) for entry in leader.read_committed())
+    committed = leader.read_committed()
+    fields[COMMITTED] = joined(str(entry.offset) for entry in committed)
+    fields[LATER] = later_line(
+        [entry.offset for entry in leader.entries],
+        lambda start: joined(str(entry.offset) for entry in committed if entry.offset >= start),
+    )
+    fields[TIMED] = AS_IN_LOG
     fields[PRODUCERS] = joined(
         sorted(
             producer_line(producer_id, known.epoch, leader.state.last_sequence(producer_id), known.first_offset)
@@ -99,5 +121,8 @@ def expected(state: Visible, *, with_offset: bool = True) -> dict[str, str]:
             group.epoch, {name: (each.epoch, DATA in each.assigned | each.revoking) for name, each in members.items()}
         )
     if with_offset:
-        fields[OFFSET] = error.name if error is not ErrorCode.NONE else str(state.group.committed[DATA])
+        offset = str(state.group.committed[DATA])
+        fields[OFFSET] = error.name if error is not ErrorCode.NONE else offset
+        fields[ALL_OFFSETS] = fields[OFFSET] if state.group.committed[DATA] >= 0 else NO_OFFSET
+        fields[PLAIN_OFFSET] = offset
     return fields

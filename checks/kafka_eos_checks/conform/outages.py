@@ -1,9 +1,11 @@
-"""Scenarios in which a broker is stopped and started again, by commands that the user gives.
+"""Scenarios in which a broker is stopped and started again, by commands that the user gives, or time passes.
 
 ``restart``    Before the last request of a scenario the broker of its partition is stopped and started again. The state
                that is read back, and the answer, are those of the machine after ``Broker!Restart``.
 ``no-leader``  A transaction ends while its partition has no leader, because the only replica is down. The coordinator
                has to wait with the marker until there is a leader (``TransactionCoordinator!FindNoLeader``).
+``timeout``    Before the last request a transaction is left open for longer than its timeout: the coordinator aborts it
+               (``TransactionCoordinator!TimeOut``). No broker is stopped for it.
 
 Many scenarios share one outage, so a mechanism needs a few of them.
 """
@@ -16,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from kafka_eos.machines.spec_mapping import camel_case
+from kafka_eos.machines.transaction_coordinator import ONGOING
 from kafka_eos_checks.conform import observation
 from kafka_eos_checks.conform.mechanisms import (
     COMMITS,
@@ -33,13 +36,25 @@ from kafka_eos_checks.conform.territory import Territory
 from kafka_eos_checks.conform.visible import DATA
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported, Wire, wait
 
-RESTART, NO_LEADER = "restart", "no-leader"
+RESTART, NO_LEADER, TIMEOUT = "restart", "no-leader", "timeout"
+OF_COMMANDS = (RESTART, NO_LEADER)
+"""The kinds for which a broker is stopped."""
 INTERRUPTED = {
     RESTART: (IDEMPOTENCE, TRANSACTIONS, COMMITS, READING, GROUP_OFFSETS),
     NO_LEADER: (TRANSACTIONS, READING),
+    TIMEOUT: (TRANSACTIONS, COMMITS),
 }
 """The mechanisms with outages; not that of members, whose sessions go on meanwhile."""
-TITLES = {RESTART: "the broker restarts before the last request", NO_LEADER: "a transaction ends without a leader"}
+TITLES = {
+    RESTART: "the broker restarts before the last request",
+    NO_LEADER: "a transaction ends without a leader",
+    TIMEOUT: "a transaction is left open until its timeout, before the last request",
+}
+TIMEOUT_MS = 2000
+"""The timeout of transactions that are left open; doubled for a scenario that takes longer to get there."""
+TIMEOUTS_TRIED = 4
+ENDED = ("Empty", "CompleteAbort", "CompleteCommit")
+"""The states of a transactional.id without a transaction, as DescribeTransactions names them."""
 AT_ONCE = 100
 """Scenarios that share an outage."""
 COMPLETING_SECONDS = 5.0
@@ -191,13 +206,13 @@ class Interrupted(Quotient):
         return [len(edge.path) for name, edge in self.edges.items() if name in wanted]
 
 
-def interrupted(quotients: Iterable[Quotient]) -> list[Interrupted]:
-    """The graphs with outages, of those that have them."""
+def interrupted(quotients: Iterable[Quotient], kinds: Collection[str] = OF_COMMANDS) -> list[Interrupted]:
+    """The graphs with outages of some kinds, of those that have them."""
     return [
         _interrupted(quotient, kind)
         for kind, mechanisms in INTERRUPTED.items()
         for quotient in quotients
-        if quotient.mechanism in mechanisms
+        if kind in kinds and quotient.mechanism in mechanisms
     ]
 
 
@@ -210,7 +225,7 @@ def _interrupted(quotient: Quotient, kind: str) -> Interrupted:
     edges = {
         edge.name: edge
         for own in quotient.edges.values()
-        if kind == RESTART or _ends_data(quotient, own)
+        if kind == RESTART or (_ends_data if kind == NO_LEADER else _is_asked_after_timeout)(quotient, own)
         for edge in [replace(own, name=f"{kind}-{own.name}", mechanism=mechanism)]
     }
     return Interrupted(mechanism, quotient.settings, edges, quotient.places, quotient.arcs, kind=kind)
@@ -228,18 +243,30 @@ def _ends_data(quotient: Quotient, edge: Edge) -> bool:
     return not state.is_settled and DATA in before.known(edge.request.name).partitions
 
 
+def _is_asked_after_timeout(quotient: Quotient, edge: Edge) -> bool:
+    """Whether an edge leaves a state with an open transaction, and its request may be asked after the timeout too."""
+    *before, last = edge.path
+    [name] = quotient.mechanism.transactional_ids
+    state = quotient.initial()
+    for request in before:
+        given = asked(state, request)
+        assert given is not None, f"{request} makes no sense here"
+        state = step_of(quotient.mechanism, state, given).outcomes[0][1]
+    return state.known(name).state is ONGOING and asked(state.timed_out(name), last) is not None
+
+
 @dataclass(slots=True, kw_only=True)
 class Interrupting(Runner):
     """A runner that covers the edges of a graph with outages.
 
     Attributes:
         territory: where its topics are.
-        outages: stop the broker and start it again.
+        outages: stop the broker and start it again; None for timeouts, which need no commands.
     """
 
     quotient: Interrupted
     territory: Territory
-    outages: Outages
+    outages: Outages | None
 
     def cover(
         self, wanted: Collection[str], on_progress: Callable[[int, list[str]], None] | None = None
@@ -258,8 +285,17 @@ class Interrupting(Runner):
         self._play_together([edge])
         return self.results[edge.name]
 
+    @property
+    def _stops(self) -> Outages:
+        """The commands, which graphs with a stopped broker come with."""
+        assert self.outages is not None, "nothing stops a broker"
+        return self.outages
+
     def _play_together(self, edges: Sequence[Edge]) -> None:
-        if self.quotient.kind == NO_LEADER and self.outages.is_alone:
+        if self.quotient.kind == TIMEOUT:
+            self._time_out_together(edges)
+            return
+        if self.quotient.kind == NO_LEADER and self._stops.is_alone:
             reason = (
                 "no-leader: the cluster has one broker, and the coordinator has to be on another than the partition"
             )
@@ -269,7 +305,7 @@ class Interrupting(Runner):
         if not plays:
             return
         try:
-            with self.outages.outage({play.stage.topic for _, play in plays}):
+            with self._stops.outage({play.stage.topic for _, play in plays}):
                 self.territory.places.forget()
                 early = self._end_without_leader(plays) if self.quotient.kind == NO_LEADER else {}
             self.territory.places.forget()
@@ -280,16 +316,20 @@ class Interrupting(Runner):
             for _, play in plays:
                 self._end(play)
 
-    def _led_up_to(self, edge: Edge) -> Play | None:
+    def _led_up_to(self, edge: Edge, timeout_ms: int = OPEN_MS) -> Play | None:
         """A scenario before its last request; None if it cannot be played so far, which is the edge's result."""
         if reason := self._left_out.get(edge.name, ""):
             self.results[edge.name] = Result(edge=edge, found=Found.UNSUPPORTED, reason=reason)
             return None
         self.counts.scenarios += 1
         names = self.quotient.mechanism.transactional_ids
-        away = self.outages.address if self.quotient.kind == NO_LEADER else None
-        stage = self.territory.stage_on(self.outages.node, names, away)
-        stage.timeout_ms = stage.session_ms = OPEN_MS
+        if self.quotient.kind == TIMEOUT:
+            stage = self.new_stage()
+        else:
+            away = self._stops.address if self.quotient.kind == NO_LEADER else None
+            stage = self.territory.stage_on(self._stops.node, names, away)
+            stage.session_ms = OPEN_MS
+        stage.timeout_ms = timeout_ms
         play = Play(self.quotient, stage, self.quotient.initial(), self.patience, self.counts)
         for request in edge.path[:-1]:
             error = self._take(play, play.step(request), read_back=False)
@@ -306,13 +346,16 @@ class Interrupting(Runner):
         """The result of a scenario after the outage, with the differences that were seen in it."""
         try:
             if self.quotient.kind == RESTART:
-                self._tell(play, f"broker {self.outages.node} is stopped and started again")
+                self._tell(play, f"broker {self._stops.node} is stopped and started again")
                 play.state = play.state.restarted()
                 if play.state.is_settled:
                     play.compare_state()
                 play.take(play.step(edge.path[-1]), read_back=True)
+            elif self.quotient.kind == TIMEOUT:
+                play.compare_state()
+                play.take(play.step(edge.path[-1]), read_back=True)
             else:
-                self._tell(play, f"broker {self.outages.node} is started again")
+                self._tell(play, f"broker {self._stops.node} is started again")
                 play.take(play.step(Request(SETTLE)), read_back=True)
         except Diverged as error:
             early += error.differences
@@ -334,7 +377,7 @@ class Interrupting(Runner):
     def _end_without_leader(self, plays: Sequence[tuple[Edge, Play]]) -> dict[str, tuple[Difference, ...]]:
         """End the transactions, and return for each edge what differs as long as the coordinator has to wait."""
         for edge, play in plays:
-            self._tell(play, f"broker {self.outages.node} is stopped, the partition has no leader")
+            self._tell(play, f"broker {self._stops.node} is stopped, the partition has no leader")
             error = self._take(play, play.step(edge.path[-1]), read_back=False)
             if error is not None:
                 self.results[edge.name] = self._result(edge, play, error)
@@ -357,3 +400,52 @@ class Interrupting(Runner):
         if row["TransactionState"] != expected or (stage.topic, stage.partition) not in registered:
             allowed = f"{expected}, with the partition in it, until the partition has a leader"
             yield Difference(what=observation.coordinator_field(name), allowed=allowed, observed=observed)
+
+    # --- left open until the timeout ---------------------------------------------------------------------------------
+
+    def _time_out_together(self, edges: Sequence[Edge]) -> None:
+        """Leave transactions open, wait until the coordinators have aborted all of them, and ask the last requests."""
+        plays = [(edge, play) for edge in edges if (play := self._left_open(edge)) is not None]
+        try:
+            longest = max((play.stage.timeout_ms for _, play in plays), default=0) / 1000
+            deadline = time.monotonic() + longest + self.territory.timeout_interval() + self.territory.seconds
+            for edge, play in plays:
+                self._tell(play, "the transaction is left open until its timeout")
+                if self._is_aborted(edge, play, deadline):
+                    [name] = self.quotient.mechanism.transactional_ids
+                    play.state = play.state.timed_out(name)
+                    self.results[edge.name] = self._after(edge, play, ())
+        finally:
+            for _, play in plays:
+                self._end(play)
+
+    def _left_open(self, edge: Edge) -> Play | None:
+        """A scenario with an open transaction whose timeout has not passed; None if there is none."""
+        timeouts = [TIMEOUT_MS << attempt for attempt in range(TIMEOUTS_TRIED)]
+        for timeout_ms in timeouts:
+            started = time.monotonic()
+            play = self._led_up_to(edge, timeout_ms)
+            if play is None or time.monotonic() - started < timeout_ms / 1000:
+                return play
+            self._end(play)
+        reason = f"on the way to it more than {timeouts[-1] / 1000:g} s pass, the timeout of the transaction"
+        self.results[edge.name] = Result(edge=edge, found=Found.UNKNOWN, reason=reason)
+        return None
+
+    def _is_aborted(self, edge: Edge, play: Play, deadline: float) -> bool:
+        """Wait until a transaction has ended; if it does not, that is the edge's result."""
+        [name] = self.quotient.mechanism.transactional_ids
+        attempt = 0
+        try:
+            while (state := play.stage.describe(name)["TransactionState"]) not in ENDED:
+                if time.monotonic() > deadline:
+                    allowed = f"CompleteAbort, {play.stage.timeout_ms / 1000:g} s after the transaction began"
+                    open_still = Difference(what=observation.coordinator_field(name), allowed=allowed, observed=state)
+                    self.results[edge.name] = self._result(edge, play, Diverged([open_still], answer=False))
+                    return False
+                wait(attempt)
+                attempt += 1
+        except (NoAnswer, Unreachable, Unsupported) as error:
+            self.results[edge.name] = self._result(edge, play, error)
+            return False
+        return True

@@ -83,6 +83,7 @@ def session_with(peer: Peer) -> Iterator[Session]:
             verification=peer.verification,
             name=peer.name,
             unasked=peer.unasked,
+            timeouts=True,
         )
         session = open_session(target)
         try:

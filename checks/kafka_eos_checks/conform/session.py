@@ -9,7 +9,15 @@ from immutables import Map
 
 from kafka_eos.machines.broker import HEARTBEAT
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, Mechanism
-from kafka_eos_checks.conform.outages import Commands, Interrupted, Interrupting, Outages, interrupted
+from kafka_eos_checks.conform.outages import (
+    OF_COMMANDS,
+    TIMEOUT,
+    Commands,
+    Interrupted,
+    Interrupting,
+    Outages,
+    interrupted,
+)
 from kafka_eos_checks.conform.quotient import Edge, Quotient, explored
 from kafka_eos_checks.conform.result import Report
 from kafka_eos_checks.conform.run import Counts, Result, Runner
@@ -57,6 +65,7 @@ class Target:
         name: its name in reports, by default the address.
         unasked: the APIs that it is not asked for although it offers them, with the reason.
         commands: stop and start a broker; None: none is stopped.
+        timeouts: leave transactions open until their timeout, too, which takes some seconds.
     """
 
     bootstrap: str
@@ -68,6 +77,7 @@ class Target:
     name: str = ""
     unasked: Mapping[str, str] = field(default_factory=dict)
     commands: Commands | None = None
+    timeouts: bool = False
 
 
 @dataclass(slots=True)
@@ -142,9 +152,9 @@ def _session(target: Target, wire: Wire, mechanisms: Iterable[Mechanism]) -> Ses
         versions=_versions(wire),
     )
     quotients = [explored(mechanism, settings) for mechanism in mechanisms]
-    if target.commands is None:
-        return Session(target, wire, settings, asked, quotients)
-    return Session(target, wire, settings, asked, [*quotients, *interrupted(quotients)], Outages(wire, target.commands))
+    kinds = {*(OF_COMMANDS if target.commands is not None else ()), *([TIMEOUT] if target.timeouts else [])}
+    outages = Outages(wire, target.commands) if target.commands is not None else None
+    return Session(target, wire, settings, asked, [*quotients, *interrupted(quotients, kinds)], outages)
 
 
 def _versions(wire: Wire) -> Map[str, int]:
@@ -206,7 +216,6 @@ def _runner(session: Session, quotient: Quotient, territory: Territory, counts: 
     new_stage = partial(territory.stage, has_topic=quotient.mechanism.has_topic)
     if not isinstance(quotient, Interrupted):
         return Runner(quotient, new_stage, counts=counts)
-    assert session.outages is not None, "graphs with outages come with commands"
     return Interrupting(
         quotient=quotient, new_stage=new_stage, counts=counts, territory=territory, outages=session.outages
     )

@@ -74,6 +74,16 @@ NOT_YET = {
 """Codes that say "ask again, perhaps another broker": they concern the place, not the request."""
 _NOT_YET_NAMES = {error_name(code) for code in NOT_YET}
 GROUP_KEY, TRANSACTION_KEY = 0, 1
+SEGMENT_MS = 1000
+"""The topics' ``segment.ms``: a leader begins a segment with a batch that is later than its first one by more."""
+BATCHES_OF_SEGMENT = 4
+"""The batches that a scenario writes between two jumps of its timestamps.
+
+A broker looks a producer, an aborted transaction or a timestamp up in the segment that has it, which may be another one
+than that of the reader or of the marker.
+"""
+LATEST = -1
+"""The timestamp that asks for the last stable offset."""
 SHORTEST_WAIT = 0.5
 """Seconds for a coordinator that has not closed transactions before."""
 
@@ -226,6 +236,9 @@ class Stage:
     consumers: set[str] = field(default_factory=set)
     sent: dict[tuple[int, int, int], set[Records]] = field(default_factory=lambda: defaultdict(set))
     _has_epochs: bool = False
+    _initialized: int = 0
+    _written: int = 0
+    _timeouts: dict[str, int] = field(default_factory=dict)
 
     def transactional_id(self, name: str) -> str:
         """The broker's name of a transactional.id."""
@@ -314,6 +327,8 @@ class Stage:
             identity = self._beaten(given, expected, answer)
         elif answer["ErrorCode"] == 0 and expected is not None and "ProducerId" in answer:
             identity = self.learn(expected, answer)
+            if api == "InitProducerId" and row["TransactionalId"] is not None:
+                self._timeouts[request.name] = row["TransactionTimeoutMs"]
         return Reply(error=answer["ErrorCode"], identity=identity, request=sent, response=came)
 
     def _row(self, given: Asked) -> Message:
@@ -322,7 +337,8 @@ class Stage:
         match request.api:
             case "InitProducerId":
                 named = None if request.action == "InitIdempotentProducer" else name
-                return {"TransactionalId": named, "TransactionTimeoutMs": self.timeout_ms, **real}
+                self._initialized += 1  # each asks for another timeout, so that one that is kept shows
+                return {"TransactionalId": named, "TransactionTimeoutMs": self.timeout_ms + self._initialized, **real}
             case "AddPartitionsToTxn":
                 return {
                     "V3AndBelowTransactionalId": name,
@@ -420,12 +436,13 @@ class Stage:
         value = f"{self.prefix} {given.request.name} {given.sequence}".encode()
         batch = build_batch(
             [Record(value=value, offset_delta=delta) for delta in range(given.count)],
-            base_timestamp=time.time_ns() // 1_000_000,
+            base_timestamp=time.time_ns() // 1_000_000 + self._written // BATCHES_OF_SEGMENT * 2 * SEGMENT_MS,
             is_transactional=transactional,
             producer_id=real["ProducerId"],
             producer_epoch=real["ProducerEpoch"],
             base_sequence=given.sequence,
         )
+        self._written += 1
         self.sent[batch.producer_id, batch.producer_epoch, batch.base_sequence].add(_contents(batch))
         part = {"Index": self.partition, "Records": batch.encode()}
         return {
@@ -532,12 +549,15 @@ class Stage:
             read([observation.listed_field(name)], lambda name=name: [self._listed(name, state)])  # type: ignore[misc]
         read([observation.LOG, observation.WATERMARK], partial(_or_malformed, self._log))
         read([observation.COMMITTED, observation.STABLE], partial(_or_malformed, self._committed))
-        read([observation.LATEST_COMMITTED], lambda: [str(self._latest())])
+        read([observation.TIMED, observation.LATER], partial(_or_malformed, self._later))
+        read([observation.LATEST_COMMITTED], lambda: [str(self._offset_at(LATEST))])
         read([observation.PRODUCERS], lambda: [self._producers()])
         if observation.has_members(state):
             read([observation.MEMBERS], lambda: [self._members()])
         if with_offset:
             read([observation.OFFSET], lambda: [self._offset()])
+            read([observation.ALL_OFFSETS], lambda: [self._offset(of_all=True)])
+            read([observation.PLAIN_OFFSET], lambda: [self._offset(stable=False)])
         return found, missing
 
     def _when_there(self, ask: Callable[[], Sequence[str]]) -> Sequence[str]:
@@ -561,7 +581,11 @@ class Stage:
             for number in topic["Partitions"]
         ]
         producer = self._producer(row["ProducerId"])
-        return observation.coordinator_line(row["TransactionState"], producer, row["ProducerEpoch"], partitions)
+        line = observation.coordinator_line(row["TransactionState"], producer, row["ProducerEpoch"], partitions)
+        timeout = self._timeouts.get(name)
+        if timeout is not None and row["TransactionTimeoutMs"] != timeout:
+            line += f", with a timeout of {row['TransactionTimeoutMs']} ms instead of {timeout} ms"
+        return line
 
     @property
     def _data(self) -> tuple[str, int]:
@@ -595,9 +619,9 @@ class Stage:
         found: Message = _first(_first(answer["Responses"])["Partitions"])
         return found
 
-    def _fetched(self, committed: bool) -> Iterator[tuple[Message, list[RecordBatch]]]:
-        """Responses, each with its batches, from the first offset up to where reading ends."""
-        offset, end = 0, 1
+    def _fetched(self, committed: bool, offset: int = 0) -> Iterator[tuple[Message, list[RecordBatch]]]:
+        """Responses, each with its batches, from an offset up to where reading ends."""
+        end = offset + 1
         while offset < end:
             row = self._fetch(committed, offset)
             batches = fetched.batches(row)
@@ -635,10 +659,10 @@ class Stage:
             found, asked = _untimed(found), set(map(_untimed, sent))
         return "" if found in asked else " with other records than were sent"
 
-    def _committed(self) -> tuple[str, str]:
+    def _committed(self, offset: int = 0) -> tuple[str, str]:
         given: list[str] = []
         stable = ""
-        for row, batches in self._fetched(committed=True):
+        for row, batches in self._fetched(committed=True, offset=offset):
             if row["ErrorCode"]:
                 return error_name(row["ErrorCode"]), ""
             stable = str(row["LastStableOffset"])
@@ -646,8 +670,32 @@ class Stage:
             given += [f"{batch.base_offset}{self._changed(batch)}" for batch in passed]
         return observation.joined(given), stable
 
-    def _latest(self) -> int | str:
-        part = {"PartitionIndex": self.partition, "CurrentLeaderEpoch": -1, "Timestamp": -1}
+    def _later(self) -> tuple[str, str]:
+        """What readers of committed data are given that do not begin at the start: by timestamps, at later offsets."""
+        offsets: list[int] = []
+        written: list[tuple[int, int]] = []
+        for row, batches in self._fetched(committed=False):
+            if row["ErrorCode"]:
+                return error_name(row["ErrorCode"]), ""
+            offsets += [batch.base_offset for batch in batches]
+            written += [(batch.timestamp(each), batch.offset(each)) for batch in batches for each in batch.records()]
+        return self._timed(written), observation.later_line(offsets, lambda start: self._committed(start)[0])
+
+    def _timed(self, written: Sequence[tuple[int, int]]) -> str:
+        """Whether ListOffsets finds the last timestamps of a log, and none from the last stable offset on."""
+        stable = self._fetch(committed=True)["LastStableOffset"]
+        for timestamp in dict.fromkeys(at for at, _ in written[-observation.LATER_STARTS :]):
+            first = next(offset for at, offset in written if at >= timestamp)
+            allowed, found = first if first < stable else -1, self._offset_at(timestamp)
+            if isinstance(found, str):  # a replica that does not lead yet gives records, and no offsets
+                return found
+            if found != allowed:
+                return f"{found} for the timestamp of offset {first}, where {stable} is the last stable offset"
+        return observation.AS_IN_LOG
+
+    def _offset_at(self, timestamp: int) -> int | str:
+        """The offset that ListOffsets tells a reader of committed data."""
+        part = {"PartitionIndex": self.partition, "CurrentLeaderEpoch": -1, "Timestamp": timestamp}
         row = {"ReplicaId": -1, "IsolationLevel": 1, "Topics": [{"Name": self.topic, "Partitions": [part]}]}
         answer = self.wire.ask("ListOffsets", row, self.places.leader(self.topic, self.partition))
         found = _first(_first(answer["Topics"])["Partitions"])
@@ -671,12 +719,13 @@ class Stage:
             )
         )
 
-    def _offset(self) -> str:
+    def _offset(self, *, stable: bool = True, of_all: bool = False) -> str:
+        """The group's offset; ``of_all`` asks for all partitions that have one."""
         version = self.wire.version("OffsetFetch")
         if version < 7:
             raise Unsupported(f"OffsetFetch: requireStable needs version 7, the broker offers {version}")
-        topics = [{"Name": self.topic, "PartitionIndexes": [self.partition]}]
-        row: Message = {"RequireStable": True}
+        topics = None if of_all else [{"Name": self.topic, "PartitionIndexes": [self.partition]}]
+        row: Message = {"RequireStable": stable}
         row |= (
             {"GroupId": self.group, "Topics": topics}
             if version < 8
@@ -686,6 +735,8 @@ class Stage:
         group = answer if version < 8 else _first(answer["Groups"])
         if group["ErrorCode"]:
             return error_name(group["ErrorCode"])
+        if of_all and not group["Topics"]:
+            return observation.NO_OFFSET
         part = _first(_first(group["Topics"])["Partitions"])
         return error_name(part["ErrorCode"]) if part["ErrorCode"] else str(part["CommittedOffset"])
 

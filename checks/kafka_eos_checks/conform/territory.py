@@ -10,7 +10,7 @@ from typing import Self
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.wire.protocol import Message
-from kafka_eos_checks.conform.stage import GROUP_KEY, TRANSACTION_KEY, Places, Stage, error_name
+from kafka_eos_checks.conform.stage import GROUP_KEY, SEGMENT_MS, TRANSACTION_KEY, Places, Stage, error_name
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported, Wire, wait
 
 PARTITIONS = 32
@@ -19,6 +19,8 @@ IDS_TRIED = 100
 """Transactional.ids that are tried until the coordinators of a scenario are where they have to be."""
 PREFIX = "kafka-eos-conform"
 BROKER, INTERVAL = 4, "group.consumer.assignment.interval.ms"
+TIMEOUT_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+_CONFIG_REFUSED = {ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST, ErrorCode.POLICY_VIOLATION}
 _FIRST_WITH_DEFAULTS = 4
 """CreateTopics: from this version on the broker's own replication factor can be asked for (KIP-464)."""
 
@@ -130,15 +132,26 @@ class Territory:
 
         Kafka: group.consumer.assignment.interval.ms, since 4.3
         """
+        return self._seconds_of(INTERVAL, 0.0)
+
+    def timeout_interval(self) -> float:
+        """The longest time in seconds from a transaction's timeout until its coordinator notices it.
+
+        Kafka: transaction.abort.timed.out.transaction.cleanup.interval.ms
+        """
+        return self._seconds_of(TIMEOUT_INTERVAL, 10.0)
+
+    def _seconds_of(self, name: str, unknown: float) -> float:
+        """A configuration of the first broker in seconds; ``unknown`` if it does not say."""
         with suppress(NoAnswer, Unsupported):
             broker = self.wire.ask("Metadata", {"Topics": []})["Brokers"][0]
-            asked = {"ResourceType": BROKER, "ResourceName": str(broker["NodeId"]), "ConfigurationKeys": [INTERVAL]}
+            asked = {"ResourceType": BROKER, "ResourceName": str(broker["NodeId"]), "ConfigurationKeys": [name]}
             at = Address(broker["Host"], broker["Port"])
             for result in self.wire.ask("DescribeConfigs", {"Resources": [asked]}, at)["Results"]:
                 for config in result["Configs"]:
                     if config["Value"] is not None:  # Kafka before 4.3 lists the unknown name without a value
                         return int(config["Value"]) / 1000
-        return 0.0
+        return unknown
 
     def _create(self, topic: str, partitions: int = PARTITIONS, node: int | None = None) -> int:
         """Create a topic, and return its number of partitions; without CreateTopics a question may create it.
@@ -155,12 +168,16 @@ class Territory:
                 raise
             self.topics.append(topic)
             return self.places.asked_into_being(topic)
+        configs = [{"Name": "segment.ms", "Value": str(SEGMENT_MS)}]
         row: Message = {"Name": topic, "NumPartitions": partitions, "ReplicationFactor": copies}
         if node is not None:
             placed = [{"PartitionIndex": number, "BrokerIds": [node]} for number in range(partitions)]
-            alone = [{"Name": "min.insync.replicas", "Value": "1"}]
-            row |= {"NumPartitions": -1, "ReplicationFactor": -1, "Assignments": placed, "Configs": alone}
-        answer = self.wire.ask("CreateTopics", {"Topics": [row], "timeoutMs": 10_000, "ValidateOnly": False})
+            configs += [{"Name": "min.insync.replicas", "Value": "1"}]
+            row |= {"NumPartitions": -1, "ReplicationFactor": -1, "Assignments": placed}
+        request = {"timeoutMs": 10_000, "ValidateOnly": False}
+        answer = self.wire.ask("CreateTopics", {"Topics": [row | {"Configs": configs}], **request})
+        if any(each["ErrorCode"] in _CONFIG_REFUSED for each in answer["Topics"]):  # it has no such segments
+            answer = self.wire.ask("CreateTopics", {"Topics": [row | {"Configs": configs[1:]}], **request})
         for each in answer["Topics"]:
             if each["ErrorCode"]:
                 message = each.get("ErrorMessage") or ""

@@ -320,6 +320,15 @@ class Visible:
         """The same, taken once for all requests of this state."""
         return replace(self, broker=step(self.broker, RESTART), before=self.broker, since=(RESTART,))
 
+    def timed_out(self, name: str) -> "Visible":
+        """The state after the coordinator has aborted a transaction that was open for longer than its timeout.
+
+        It fences the producer as for InitProducerId of a new one: TransactionCoordinator!TimeOut, then !AbortFenced.
+        """
+        nobody = Identity()
+        fenced = Instance(action_of("InitProducerId"), (name, nobody.producer_id, nobody.epoch))
+        return replace(self, broker=step(self.broker, fenced)).settled()
+
     def identity(self, name: str, whose: str) -> Identity | None:
         """The producer id and epoch that a request presents; None where there is no such yet.
 

@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,15 +12,19 @@ from xml.etree import ElementTree
 
 import pytest
 
+from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.consumer_group import ConsumerGroup
 from kafka_eos.machines.group_coordinator import GroupCoordinator
 from kafka_eos.machines.leader import LeaderRules, Rules
 from kafka_eos.machines.producer_state import Log
+from kafka_eos.machines.read_committed import ReadCommitted
 from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server import consumer_groups
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Machines, Settings
+from kafka_eos.server.groups import Groups as ServedGroups
+from kafka_eos.server.handlers import logs, offsets
 from kafka_eos.server.threaded import ServedCluster
-from kafka_eos.server.transactions import ServedCoordinator, TransactionSettings
+from kafka_eos.server.transactions import Coordinators, ServedCoordinator, TransactionSettings
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.brokers.brokers import free_ports
 from kafka_eos_checks.cli.command import main
@@ -180,6 +184,84 @@ def test_a_broker_with_another_rule_diverges(
     found = [result for result in report.differing() if result.found is Found.DIVERGES]
     assert any(edge in result.edge.name and what in {d.what for d in result.differences} for result in found)
     assert not report.conforms
+
+
+# --- what is read back otherwise than clients mostly do ---------------------------------------------------------------
+
+
+def _aborted_since_offset(patch: pytest.MonkeyPatch) -> None:
+    """A response leaves out the aborted transactions that began before it."""
+    overlaps = ReadCommitted.overlaps
+    patch.setattr(
+        ReadCommitted,
+        "overlaps",
+        lambda self, entry, position, upper: entry.first_offset >= position and overlaps(self, entry, position, upper),
+    )
+
+
+def _unstable_among_all(patch: pytest.MonkeyPatch) -> None:
+    """Who asks for the offsets of all partitions is not told that one is unstable."""
+    fetch = offsets._fetch_offsets
+    patch.setattr(
+        offsets,
+        "_fetch_offsets",
+        lambda cluster, request, group, stable: fetch(cluster, request, group, stable and group["Topics"] is not None),
+    )
+
+
+def _pending_without_require_stable(patch: pytest.MonkeyPatch) -> None:
+    """Who does not ask for a stable offset is given one that a transaction may still abort."""
+    fetch = ServedGroups.fetch
+
+    def found(self: ServedGroups, name: str, partition: str, require_stable: bool) -> Any:
+        group = self.known.get(name)
+        for pending in group.machine.pending.values() if group is not None and not require_stable else ():
+            if (place := pending.get(partition, -1)) >= 0:
+                return ErrorCode.NONE, group.values[place]
+        return fetch(self, name, partition, require_stable)
+
+    patch.setattr(ServedGroups, "fetch", found)
+
+
+def _timestamps_above_the_last_stable_offset(patch: pytest.MonkeyPatch) -> None:
+    """The offset of a timestamp is told a reader of committed data although it may not read it."""
+    offset_at = logs._offset_at
+    patch.setattr(
+        logs,
+        "_offset_at",
+        lambda leader, timestamp, committed: offset_at(leader, timestamp, committed and timestamp < 0),
+    )
+
+
+def _timeout_of_the_first(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator keeps the timeout of the first producer that had the transactional.id."""
+    init = Coordinators.init_producer_id
+
+    def kept(self: Coordinators, name: str | None, timeout_ms: int, *rest: Any) -> Any:
+        first = self.known[name].timeout_ms if name is not None and name in self.known else 0
+        return init(self, name, first or timeout_ms, *rest)
+
+    patch.setattr(Coordinators, "init_producer_id", kept)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "broken", "what"),
+    [
+        ("reading", _aborted_since_offset, "given to read_committed from later offsets"),
+        ("reading", _timestamps_above_the_last_stable_offset, "read_committed offsets of timestamps"),
+        ("commit", _unstable_among_all, "offset of the group among all"),
+        ("commit", _pending_without_require_stable, "offset of the group without requireStable"),
+        ("commit", _timeout_of_the_first, "coordinator of A"),
+    ],
+)
+def test_a_broker_that_answers_only_the_usual_questions_right_diverges(
+    mechanism: str, broken: Callable[[pytest.MonkeyPatch], None], what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch)
+    with served() as cluster:
+        report = report_on(cluster, mechanism)
+    found = [result for result in report.differing() if result.found is Found.DIVERGES]
+    assert {each.what for result in found for each in result.differences} == {what}
 
 
 def test_a_divergence_shows_its_shortest_scenario_its_rule_and_a_diagram() -> None:

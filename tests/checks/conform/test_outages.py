@@ -20,7 +20,9 @@ import pytest
 from immutables import Map
 
 from kafka_eos.machines.producer_state import ProducerState
+from kafka_eos.server.cluster import Machines, Settings
 from kafka_eos.server.threaded import ServedCluster
+from kafka_eos.server.transactions import Coordinators, TransactionSettings
 from kafka_eos_checks import cli
 from kafka_eos_checks.brokers.brokers import Cluster, free_ports
 from kafka_eos_checks.brokers.jars import have_jars
@@ -38,7 +40,7 @@ from kafka_eos_checks.conform.visible import Visible
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported
 
 from .test_behaviours import VERSION_2
-from .test_conform import call, leaders, served
+from .test_conform import MACHINES, call, coordinators, leaders, served
 
 NOTHING = Commands(stop="true", start="true")
 
@@ -115,6 +117,67 @@ def test_all_edges_get_a_restart_and_those_that_end_data_go_without_a_leader() -
     assert len(without.edges) == 8
     assert {edge.mechanism for edge in without.edges.values()} == {without.mechanism}
     assert restart.plan(set(restart.edges), 1) == [len(edge.path) for edge in graphs[0].edges.values()]
+
+
+# --- left open until the timeout -------------------------------------------------------------------------------------
+
+
+def left_open(machines: Machines = MACHINES, version: int = 2) -> Report:
+    """A report on transactions that are left open, of the mechanism commit."""
+    settings = Settings(transactions=TransactionSettings(version=version), timeout_check_ms=50)
+    with ServedCluster(settings=settings, machines=machines) as cluster:
+        target = Target(bootstrap=cluster.bootstrap_servers, timeouts=True, seconds=1)
+        session = open_session(target, [each for each in MECHANISMS if each.name == "commit"])
+        try:
+            return conform(session, [name for name in session.edges() if name.startswith("timeout-")])
+        finally:
+            session.wire.close()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_reference_aborts_what_is_left_open(version: int) -> None:
+    report = left_open(version=version)
+    assert set(report.found) == {Found.CONFORMS}
+    asked_after = {edge.request.api for edge in report.quotients[-1].edges.values()}
+    assert asked_after >= {"InitProducerId", "TxnOffsetCommit", "EndTxn"}
+
+
+def test_a_broker_that_leaves_transactions_open_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Coordinators, "time_out", lambda *_: None)
+    monkeypatch.setattr(Territory, "timeout_interval", lambda _: 0.1)
+    report = left_open()
+    assert set(report.found) == {Found.DIVERGES}
+    told = {(each.allowed, each.observed) for result in report.differing() for each in result.differences}
+    assert told == {("CompleteAbort, 2 s after the transaction began", "Ongoing")}
+
+
+def test_a_broker_that_does_not_fence_whom_it_times_out_diverges() -> None:
+    report = left_open(coordinators(AfterFence="AbortWithoutBump"), version=1)
+    told = {each.what for result in report.differing() for each in result.differences}
+    assert "coordinator of A" in told
+    assert Found.CONFORMS not in report.found
+
+
+def test_a_scenario_that_takes_longer_than_the_timeout_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outages, "TIMEOUT_MS", 0)
+    report = left_open()
+    assert set(report.found) == {Found.UNKNOWN}
+    assert {result.reason for result in report.results.values()} == {
+        "on the way to it more than 0 s pass, the timeout of the transaction"
+    }
+
+
+@pytest.mark.parametrize(("told", "seconds"), [([{"Value": "1500"}], 1.5), ([{"Value": None}], 10.0), ([], 10.0)])
+def test_the_interval_in_which_timeouts_are_noticed_is_the_brokers(told: list[Any], seconds: float) -> None:
+    def ask(api: str, row: Any, at: Address | None = None) -> Any:
+        if api == "Metadata":
+            return {"Brokers": [{"NodeId": 7, "Host": "h", "Port": 1}]}
+        [resource] = row["Resources"]
+        assert resource["ConfigurationKeys"] == ["transaction.abort.timed.out.transaction.cleanup.interval.ms"]
+        return {"Results": [{"Configs": told}]}
+
+    wire: Any = SimpleNamespace(ask=ask)
+    assert Territory(wire).timeout_interval() == seconds
 
 
 # --- stop and start --------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
+from itertools import count, pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -224,6 +224,75 @@ def test_the_offset_is_asked_for_in_the_shape_of_the_version(
         return answer({"ErrorCode": 0, "Topics": [{"Partitions": [part]}]})
 
     assert staged(broker, OffsetFetch=version)._offset() == "3"
+
+
+def test_the_offsets_of_all_partitions_are_asked_for_without_topics() -> None:
+    rows: list[Message] = []
+
+    def broker(api: str, sent: Message) -> Message:
+        rows.append(sent)
+        return {"Groups": [{"ErrorCode": 0, "Topics": []}]}
+
+    assert staged(broker, OffsetFetch=8)._offset(of_all=True) == "-1"
+    assert rows == [{"RequireStable": True, "Groups": [{"GroupId": "prefix-group", "Topics": None}]}]
+
+
+def test_a_leader_begins_a_segment_every_few_batches_of_a_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.time, "time_ns", lambda: 1_000_000)
+    stage = staged(nothing)
+    written = []
+    for sequence in range(2 * module.BATCHES_OF_SEGMENT + 1):
+        row = stage._row(
+            Asked(request=Request("Produce"), identity=Identity(producer_id=0, epoch=0), sequence=sequence)
+        )
+        batch, _ = decode_batch(row["TopicData"][0]["PartitionData"][0]["Records"])
+        written.append(batch.max_timestamp)
+    jumps = [later - earlier for earlier, later in pairwise(written)]
+    assert [place for place, jump in enumerate(jumps, 1) if jump > module.SEGMENT_MS] == [4, 8]
+
+
+@pytest.mark.parametrize("refusal", [ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION])
+def test_a_topic_has_long_segments_where_the_broker_refuses_short_ones(refusal: ErrorCode) -> None:
+    asked: list[list[str]] = []
+
+    def ask(api: str, row: Message, at: Address | None = None, version: int | None = None) -> Message:
+        if api == "Metadata":
+            part = {"PartitionIndex": 0, "LeaderId": 1, "ErrorCode": 0}
+            return {
+                "Brokers": [{"NodeId": 1, "Host": "127.0.0.1", "Port": 1}],
+                "Topics": [{"ErrorCode": 0, "Partitions": [part]}],
+            }
+        configs = [each["Name"] for each in row["Topics"][0]["Configs"]]
+        asked.append(configs)
+        return {"Topics": [{"ErrorCode": refusal if "segment.ms" in configs else ErrorCode.NONE}]}
+
+    wire: Any = SimpleNamespace(ask=ask, version=lambda _: 7)
+    territory = Territory(wire)
+    territory._create("topic", 1)
+    territory._create("other", 1, node=1)
+    assert asked == [["segment.ms"], [], ["segment.ms", "min.insync.replicas"], ["min.insync.replicas"]]
+
+
+def test_offsets_of_timestamps_are_asked_for_until_the_leader_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = [build_batch([Record(value=b"v")], base_offset=offset, base_timestamp=offset) for offset in range(2)]
+    errors = iter([ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, ErrorCode.NONE])
+
+    def broker(api: str, row: Message) -> Message:
+        [part] = row["Topics"][0]["Partitions"]
+        if api == "ListOffsets":
+            found = part["Timestamp"] if part["Timestamp"] < 1 else -1
+            return {"Topics": [{"Partitions": [{"ErrorCode": next(errors), "Offset": found}]}]}
+        end = 1 if row["IsolationLevel"] else 2
+        own = {"ErrorCode": 0, "HighWatermark": 2, "LastStableOffset": 1, "AbortedTransactions": None}
+        own |= {"PartitionIndex": 0, "Records": b"".join(each.encode() for each in stored[part["FetchOffset"] : end])}
+        return {"Responses": [{"Topic": "topic", "Partitions": [own]}]}
+
+    monkeypatch.setattr(module, "wait", lambda _: None)
+    stage = staged(broker)
+    monkeypatch.setattr(Places, "leader", lambda *_: Address("127.0.0.1", 1))
+    timed, later = stage._when_there(stage._later)
+    assert (timed, later) == ("as in the log, below the last stable offset", "from 1: nothing")
+    assert list(errors) == []
 
 
 def closing(*states: str) -> Callable[[str, Message], Message]:
