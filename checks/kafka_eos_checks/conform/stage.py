@@ -74,6 +74,7 @@ NOT_YET = {
 """Codes that say "ask again, perhaps another broker": they concern the place, not the request."""
 _NOT_YET_NAMES = {error_name(code) for code in NOT_YET}
 GROUP_KEY, TRANSACTION_KEY = 0, 1
+NO_MARKER = "control batch without a marker"
 SHORTEST_WAIT = 0.5
 """Seconds for a coordinator that has not closed transactions before."""
 
@@ -773,7 +774,9 @@ def _kind(batch: RecordBatch) -> str:
     if not batch.is_control:
         return TRANSACTIONAL if batch.is_transactional else PLAIN
     control = batch.control_record()
-    return COMMIT if control is not None and control.control_type is ControlType.COMMIT else ABORT
+    if control is None:
+        return NO_MARKER
+    return COMMIT if control.control_type is ControlType.COMMIT else ABORT
 
 
 def _or_malformed(read: Callable[[], tuple[str, str]]) -> tuple[str, str]:

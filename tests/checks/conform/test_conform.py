@@ -289,6 +289,17 @@ def test_a_scenario_is_repeated_with_every_message(capsys: pytest.CaptureFixture
         assert capsys.readouterr().out.startswith("COULD NOT TELL  transaction-")
 
 
+@pytest.mark.parametrize("option", [["--repeat", "transaction: Empty: EndTxn(commit)"], ["--dry-run"], ["--list"]])
+@pytest.mark.parametrize("file", ["--json", "--junit", "--diagrams"])
+def test_a_call_that_makes_no_report_takes_no_file_for_one(
+    option: list[str], file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["conform", "--bootstrap", "127.0.0.1:1", *option, file, str(tmp_path / "file")])
+    assert ended.value.code == 2
+    assert f"{file}: not with {option[0]}: it makes no report" in capsys.readouterr().err
+
+
 def test_a_dry_run_touches_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with served() as cluster:
         assert call(cluster, "--dry-run") == 0

@@ -98,6 +98,13 @@ def test_a_run_without_any_test_is_an_error() -> None:
     assert harness_faults(compared, 1, {}) == []
 
 
+def test_chosen_tests_that_kafka_itself_does_not_pass_compare_nothing() -> None:
+    nothing = [f"{KAFKA} passes none of these tests, so nothing was compared"]
+    assert harness_faults([], None, {}) == nothing
+    assert harness_faults(compare(ended(FAILED, FAILED), {}), None, {}) == nothing
+    assert harness_faults(compare(ended(FAILED, PASSED), {}), None, {}) == []
+
+
 def test_at_most_five_tests_differ_and_each_belongs_to_a_class_that_is_run() -> None:
     known, expected = known_differences()
     assert len(known) <= 5

@@ -74,9 +74,11 @@ def test_a_kafka_whose_jars_are_missing_is_skipped_by_name_with_the_reason(
     release: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(jars, "build_folder", lambda: tmp_path)
-    assert main(["conform", "--peers", "--only", f"Apache Kafka {release}", "--out", str(tmp_path / "p.html")]) == 0
+    assert main(["conform", "--peers", "--only", f"Apache Kafka {release}", "--out", str(tmp_path / "p.html")]) == 1
     why = f"the jars of Kafka {release} are not there; `make peers` in a clone fetches them"
-    assert f"Apache Kafka {release}: skipped: {why}" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"Apache Kafka {release}: skipped: {why}" in said
+    assert "nothing was compared: none of these brokers could be started" in said
     assert f"skipped: {why}" in (tmp_path / "p.html").read_text(encoding="utf-8")
 
 
@@ -85,7 +87,7 @@ def test_the_page_goes_to_the_folder_of_output_unless_another_file_is_named(
 ) -> None:
     monkeypatch.setattr(jars, "build_folder", lambda: tmp_path)
     monkeypatch.setattr(peers_command, "output_folder", lambda: tmp_path / "out")
-    assert main(["conform", "--peers", "--only", "Apache Kafka 2.8.2"]) == 0
+    assert main(["conform", "--peers", "--only", "Apache Kafka 2.8.2"]) == 1
     assert "skipped" in (tmp_path / "out" / "peers.html").read_text(encoding="utf-8")
 
 
@@ -98,6 +100,20 @@ def test_kafka_before_verification_only_differs_in_taking_any_first_sequence() -
     assert set(report.found) == {Found.CONFORMS, Found.KNOWN}
     assert set(report.known()) == {"first-sequence"}
     assert report.counts.unread == set()  # none of them is about transactions
+
+
+def test_of_a_broker_that_supports_nothing_the_page_does_not_say_that_nothing_diverges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        session.Session, "unsupported", lambda self: {e.request.api: "no" for e in self.edges().values()}
+    )
+    told = {}
+    for peer in (PEERS[0], Peer(name="forgetful", transaction_version=2, start=forgetful)):
+        report = peers_command.compare(peer).report
+        assert report is not None
+        told[peer.name] = peers_command._section(report)
+    assert all("<p>Nothing was compared.</p>" in each and "diverges" not in each for each in told.values())
 
 
 def test_an_unknown_peer_ends_the_command_with_2(tmp_path: Path) -> None:

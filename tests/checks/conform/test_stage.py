@@ -179,6 +179,15 @@ def test_a_batch_is_of_the_kind_that_the_machines_give_it(batch: RecordBatch, ki
     assert _kind(batch) == kind
 
 
+def test_a_control_batch_without_a_marker_is_told_and_is_no_abort() -> None:
+    other = Record(key=b"\0\0\0\2", value=b"")  # a leader change, which only the quorum's log has
+    for records in ([other], []):
+        batch = build_batch(
+            records, producer_id=1, producer_epoch=0, is_transactional=True, is_control=True, base_timestamp=0
+        )
+        assert _kind(batch) == "control batch without a marker"
+
+
 def test_epochs_of_members_count_from_the_first_one_even_if_all_have_left() -> None:
     stage = staged(nothing)
     joins, leaves = (
