@@ -24,6 +24,7 @@ from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.brokers.brokers import free_ports
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform import command, stage, territory
+from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, MEMBERS
 from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
 from kafka_eos_checks.conform.run import Found
@@ -276,6 +277,55 @@ def test_the_command_ends_with_1_for_a_divergence(capsys: pytest.CaptureFixture[
     assert len(set(at_once)) == len(at_once)
     assert any(f"  {name}\n" in told.out for name in at_once)
     assert list(tmp_path.glob("idempotence-*.svg"))
+
+
+def test_a_report_is_printed_word_for_word(capsys: pytest.CaptureFixture[str]) -> None:
+    machines = leaders(IsDuplicate="NoDuplicateCache", AcceptsUnknownProducer="AnySequenceOnVirginPartition")
+    with served(2, machines) as cluster:
+        report = report_on(cluster, "idempotence")
+    report.target, report.left = "[b]roker:9092", ["topic [b]t"] * 9
+    report.counts.unread.add("Fetch: [b]not offered")
+    command.print_report(report)
+    told = capsys.readouterr().out
+    for first, *others in report.kinds():
+        assert story(first, report.client) in told
+        assert not others or f"\n  also: {', '.join(result.edge.id for result in others)}\n" in told
+    [(name, known)] = report.known().items()
+    why = known_differences()[name]
+    assert (
+        f"KNOWN DIFFERENCE  {name}, {len(known)} edges, first {known[0].edge.id}\n  {why.title}\n  {why.reason}" in told
+    )
+    assert "\nNOT READ BACK  Fetch: [b]not offered\n" in told
+    assert f"\n[b]roker:9092: {report.edges} edges at transaction version 2 (the cluster's: 2), " in told
+    assert f"\nleft behind: {', '.join(report.left)}\n" in told
+    assert "nothing was compared" not in told
+
+
+@pytest.mark.parametrize("option", ["--json", "--junit"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_asked(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], sent: set[str]
+) -> None:
+    with served() as cluster:
+        assert call(cluster, "--only", "commit: *", option, str(tmp_path)) == 2
+    assert f"{tmp_path} cannot be written: it is a folder" in capsys.readouterr().err
+    assert sent == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--peers", "--stop", "true"], "--stop: not with --peers"),
+        (["--peers", "--timeout", "3"], "--timeout: not with --peers"),
+        (["--bootstrap", "127.0.0.1:1", "--out", "page.html"], "--out: not with --bootstrap"),
+    ],
+)
+def test_an_option_of_the_other_kind_of_call_is_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["conform", *arguments])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_scenario_is_repeated_with_every_message(capsys: pytest.CaptureFixture[str]) -> None:
