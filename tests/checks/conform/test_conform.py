@@ -101,7 +101,7 @@ def test_the_reference_conforms_in_every_version_and_leaves_logs_that_the_audit_
     assert not of_spec & stage.BESIDE.keys()
     assert sent <= of_spec | stage.BESIDE.keys()
     if not mechanisms:
-        assert sent >= stage.BESIDE.keys() - {"SaslHandshake", "SaslAuthenticate"}  # test_security.py logs in
+        assert sent >= stage.BESIDE.keys() - {"SaslHandshake", "SaslAuthenticate"}  # test_wire.py logs in
 
 
 def test_clients_of_version_1_conform_on_a_cluster_of_version_2_with_two_brokers() -> None:

@@ -519,6 +519,13 @@ def test_of_a_coordinator_that_tells_nothing_in_the_outage_nobody_says_that_it_w
     assert not report.conforms
 
 
+def test_after_an_outage_every_scenario_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = Calls().of(Stage, "leave", monkeypatch)
+    with served(brokers=2) as cluster:
+        report = report_on(cluster, ["no-leader-reading: open: A: *"], monkeypatch, waiting(cluster, 30))
+    assert left.count == report.counts.scenarios == 2
+
+
 def test_one_scenario_is_repeated_with_an_outage_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outage = restarts(served_cluster := ServedCluster(data=tmp_path / "data"))
 

@@ -1,5 +1,6 @@
 """``kafka-eos conform --peers``: brokers compared, and brokers that cannot be started here."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +14,11 @@ from kafka_eos.server.threaded import ServedCluster
 from kafka_eos_checks.brokers import jars
 from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.cli.command import main
-from kafka_eos_checks.conform import peers_command, session
+from kafka_eos_checks.conform import peers, peers_command, session
 from kafka_eos_checks.conform.mechanisms import MECHANISMS
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.run import Found
+from kafka_eos_checks.conform.wire import Address, Unreachable, Wire
 from kafka_eos_checks.mutants.rules import mutated
 
 
@@ -118,3 +120,43 @@ def test_of_a_broker_that_supports_nothing_the_page_does_not_say_that_nothing_di
 
 def test_an_unknown_peer_ends_the_command_with_2(tmp_path: Path) -> None:
     assert main(["conform", "--peers", "--only", "nobody", "--out", str(tmp_path / "p.html")]) == 2
+
+
+def test_each_peer_is_asked_as_its_name_says() -> None:
+    for peer in PEERS:
+        named = re.search(r"(?:clients of version|transaction\.version) (\d)", peer.name)
+        if named is not None:
+            assert peer.transaction_version == int(named[1]), peer.name
+        assert peer.transaction_version in {0, 1, 2}
+    assert [peer.name for peer in PEERS if not peer.verification] == ["Apache Kafka 2.8.2"], "older than KIP-890"
+    obliged = [peer.name for peer in PEERS if peer.has_to_conform]
+    assert obliged == [peer.name for peer in PEERS if peer.name.startswith(("kafka-eos", "Apache Kafka 4"))]
+
+
+def test_a_broker_that_was_just_started_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def connect(self: Wire) -> None:
+        tried.append(str(self.bootstrap))
+        if len(tried) < 3:
+            raise Unreachable("starting")
+
+    monkeypatch.setattr(Wire, "connect", connect)
+    peers._wait_for(Address("127.0.0.1", 1))
+    assert tried == ["127.0.0.1:1"] * 3
+    tried.clear()
+    monkeypatch.setattr(peers, "STARTING_SECONDS", -1.0)
+    with pytest.raises(Unreachable, match="starting"):
+        peers._wait_for(Address("127.0.0.1", 1))
+
+
+def test_the_numbers_of_a_peer_are_those_of_its_report() -> None:
+    forgetting = peers_command.compare(Peer(name="forgetful", transaction_version=2, start=forgetful))
+    conforming = peers_command.compare(PEERS[0])
+    for each, differs in ((forgetting, True), (conforming, False)):
+        assert each.report is not None
+        edges, *counts, kinds, _ = peers_command._cells(each)
+        assert edges == str(each.report.edges)
+        assert counts == [str(each.report.found[found] or "·") for found in Found]
+        assert (kinds != "·") is differs
+        assert kinds == (str(len(each.report.kinds())) if differs else "·")

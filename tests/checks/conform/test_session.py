@@ -79,3 +79,11 @@ def test_a_broker_is_asked_to_end_transactions_of_version_2_only_if_it_offers_th
     wanted = {} if is_asked else {"EndTxn": "EndTxn: version 5 is needed, the broker offers up to 4"}
     assert found == wanted
     assert Session(Target(bootstrap="localhost:1"), wire, VERSION_1, 1, [graph]).unsupported() == {}
+
+
+def test_a_reason_names_the_level_that_a_broker_has() -> None:
+    own = SimpleNamespace(request=SimpleNamespace(api=HEARTBEAT))
+    graph: Any = SimpleNamespace(edges={"join": own})
+    wire = Wire(Address("localhost", 1), offered={HEARTBEAT: (0, 1)}, features={"transaction.version": 2})
+    reasons = Session(Target(bootstrap="localhost:1"), wire, VERSION_2, 2, [graph]).unsupported()
+    assert reasons == {HEARTBEAT: f"{HEARTBEAT}: group.version 1 is needed, the broker has 0"}

@@ -398,3 +398,53 @@ def test_timestamps_are_those_that_were_sent_unless_the_topic_has_the_time_of_th
     assert "other records" not in stage._entry(sent.stamped(TimestampType.LOG_APPEND_TIME, sent.max_timestamp + 5))
     other = build_batch([Record(value=b"w")] * 2, **named).stamped(TimestampType.LOG_APPEND_TIME, 5)
     assert stage._entry(other).endswith(" with other records than were sent")
+
+
+def test_requests_tell_nothing_that_a_client_does_not_know() -> None:
+    stage = staged(nothing)
+    row = stage._row(Asked(request=Request("TxnOffsetCommit"), offset=3))
+    part = {"PartitionIndex": 0, "CommittedOffset": 3, "CommittedLeaderEpoch": -1, "CommittedMetadata": ""}
+    assert row["Topics"] == [{"Name": "topic", "Partitions": [part]}]
+    asked: dict[str, Message] = {}
+
+    def broker(api: str, row: Message) -> Message:
+        asked[api] = row
+        if api == "ListOffsets":
+            return {"Topics": [{"Partitions": [{"ErrorCode": 0, "Offset": 7}]}]}
+        return {"ErrorCode": 0, "TransactionStates": [{"TransactionalId": "prefix-A", "TransactionState": "Empty"}]}
+
+    stage = staged(broker)
+    stage.places._known["leader", "topic", 0] = Address("127.0.0.1", 1)
+    assert stage._latest() == 7
+    latest = {"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": -1}
+    topics = [{"Name": "topic", "Partitions": [latest]}]
+    assert asked["ListOffsets"] == {"ReplicaId": -1, "IsolationLevel": 1, "Topics": topics}
+    state: Any = SimpleNamespace(known=lambda _: SimpleNamespace(producer_id=0))
+    assert stage._listed("A", state) == "Empty"
+    assert asked["ListTransactions"] == {"StateFilters": [], "ProducerIdFilters": [], "DurationFilter": -1}
+    stage.ids[0] = 7000
+    assert stage._listed("A", state) == "Empty"
+    assert asked["ListTransactions"]["ProducerIdFilters"] == [7000]
+
+
+def test_a_member_presents_the_epoch_that_the_broker_gave_it_and_its_own_ones_to_join_and_to_leave() -> None:
+    stage = staged(lambda *_: {"Topics": [{"TopicId": "id"}]})
+    stage.generation_shift = 4
+    told = {}
+    for action in ("JoinConsumerGroup", "Heartbeat", "LeaveConsumerGroup"):
+        told[action] = stage._row(Asked(request=Request(action, FIRST), member=FIRST, generation=2))["MemberEpoch"]
+    assert told == {"JoinConsumerGroup": 0, "Heartbeat": 6, "LeaveConsumerGroup": -1}
+
+
+@pytest.mark.parametrize(("error", "offset"), [(0, 5), (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, None)])
+def test_only_a_batch_that_was_appended_has_an_offset(error: int, offset: int | None) -> None:
+    part = {"ErrorCode": error, "BaseOffset": 5}
+    stage = staged(lambda *_: {"Responses": [{"PartitionResponses": [part]}]})
+    stage.places._known["leader", "topic", 0] = Address("127.0.0.1", 1)
+    reply = stage.ask(Asked(request=Request("ProduceOutside", FIRST), sequence=0), None)
+    assert (reply.error, reply.offset) == (error, offset)
+
+
+def test_without_a_version_of_offset_fetch_that_can_require_stable_offsets_nothing_is_read() -> None:
+    with pytest.raises(Unsupported, match="requireStable needs version 7, the broker offers 6"):
+        staged(nothing, OffsetFetch=6)._offset()
