@@ -90,7 +90,7 @@ def test_an_answer_has_the_fields_of_its_version() -> None:
     [
         (lambda _, version, number: versions(version, number + 1), "the answer to another request"),
         (lambda *_: b"", "closed the connection"),
-        (lambda *_: struct.pack(">i", -1), "-1 bytes announced"),
+        (lambda *_: struct.pack(">i", -1), "at byte 0: -1 bytes announced"),
         (lambda *_: struct.pack(">i", wire.ANSWER_LIMIT + 1), f"{wire.ANSWER_LIMIT + 1} bytes announced"),
         (lambda *_: framed(b"\0\0"), "ApiVersions v3"),
     ],
