@@ -448,3 +448,95 @@ def test_only_a_batch_that_was_appended_has_an_offset(error: int, offset: int | 
 def test_without_a_version_of_offset_fetch_that_can_require_stable_offsets_nothing_is_read() -> None:
     with pytest.raises(Unsupported, match="requireStable needs version 7, the broker offers 6"):
         staged(nothing, OffsetFetch=6)._offset()
+
+
+def renamed(row: object, field: str) -> object:
+    """A response with another value in every field of that name."""
+    if isinstance(row, list):
+        return [renamed(each, field) for each in row]
+    if not isinstance(row, dict):
+        return row
+    others = {True: 99, False: "another"}
+    return {k: others[isinstance(v, int)] if k == field else renamed(v, field) for k, v in row.items()}
+
+
+NAMED = {
+    "Produce": {
+        "Responses": [{"Name": "topic", "PartitionResponses": [{"Index": 0, "ErrorCode": 0, "BaseOffset": 3}]}]
+    },
+    "AddPartitionsToTxn": {
+        "ResultsByTopicV3AndBelow": [
+            {"Name": "topic", "ResultsByPartition": [{"PartitionIndex": 0, "PartitionErrorCode": 0}]}
+        ]
+    },
+    "Fetch": {
+        "Responses": [
+            {
+                "Topic": "topic",
+                "Partitions": [{"PartitionIndex": 0, "ErrorCode": 0, "HighWatermark": 0, "Records": b""}],
+            }
+        ]
+    },
+    "ListOffsets": {"Topics": [{"Name": "topic", "Partitions": [{"PartitionIndex": 0, "ErrorCode": 0, "Offset": 3}]}]},
+    "DescribeProducers": {
+        "Topics": [{"Name": "topic", "Partitions": [{"PartitionIndex": 0, "ErrorCode": 0, "ActiveProducers": []}]}]
+    },
+    "OffsetFetch": {
+        "Groups": [
+            {
+                "GroupId": "prefix-group",
+                "ErrorCode": 0,
+                "Topics": [
+                    {"Name": "topic", "Partitions": [{"PartitionIndex": 0, "ErrorCode": 0, "CommittedOffset": 3}]}
+                ],
+            }
+        ]
+    },
+    "ConsumerGroupDescribe": {"Groups": [{"GroupId": "prefix-group", "ErrorCode": 0, "GroupEpoch": 1, "Members": []}]},
+    "DescribeTransactions": {
+        "TransactionStates": [
+            {
+                "TransactionalId": "prefix-A",
+                "ErrorCode": 0,
+                "TransactionState": "Empty",
+                "ProducerId": 1,
+                "ProducerEpoch": 0,
+                "Topics": [],
+            }
+        ]
+    },
+}
+"""An answer to each question, with the fields that name what it is about."""
+READ: dict[str, Callable[[Stage], object]] = {
+    "Produce": lambda stage: stage.ask(Asked(request=Request("ProduceOutside", FIRST), sequence=0), None),
+    "AddPartitionsToTxn": lambda stage: stage.ask(Asked(request=Request("AddPartitionsToTxn")), None),
+    "Fetch": lambda stage: stage._log(),
+    "ListOffsets": lambda stage: stage._latest(),
+    "DescribeProducers": lambda stage: stage._producers(),
+    "OffsetFetch": lambda stage: stage._offset(),
+    "ConsumerGroupDescribe": lambda stage: stage._members(),
+    "DescribeTransactions": lambda stage: stage.described("A"),
+}
+SUBJECTS = {"Name", "Topic", "Index", "PartitionIndex", "GroupId", "TransactionalId"}
+
+
+@pytest.mark.parametrize("api", NAMED)
+def test_an_answer_about_another_partition_group_or_transactional_id_is_no_answer(api: str) -> None:
+    def read(answer: Any) -> object:
+        stage = staged(lambda *_: answer, OffsetFetch=9)
+        stage.places._known["leader", "topic", 0] = Address("127.0.0.1", 1)
+        return READ[api](stage)
+
+    read(NAMED[api])
+    fields = {field for field in SUBJECTS if f"'{field}'" in str(NAMED[api])}
+    assert fields
+    for field in fields:
+        with pytest.raises(NoAnswer, match=f"a response about {field} (another|99), where .* was asked about"):
+            read(renamed(NAMED[api], field))
+
+
+def test_a_coordinator_of_another_key_is_no_answer() -> None:
+    other = {"Coordinators": [{"Key": "another", "ErrorCode": 0, "Host": "127.0.0.1", "Port": 1}]}
+    wire: Any = SimpleNamespace(ask=lambda *_: other, version=lambda _: 4)
+    with pytest.raises(NoAnswer, match="a response about Key another, where id was asked about"):
+        Places(wire).coordinator(module.TRANSACTION_KEY, "id")
