@@ -106,6 +106,16 @@ def test_a_request_is_repeated_at_the_new_coordinator_when_the_old_one_refuses_i
     assert asked == [old, new]
 
 
+def test_a_request_that_is_not_taken_yet_is_repeated_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[int] = []
+    monkeypatch.setattr(module, "wait", waited.append)
+    errors = iter([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3 + [ErrorCode.NONE])
+    stage = staged(lambda *_: {"ErrorCode": next(errors)})
+    stage.places.seconds = 20.0
+    assert stage.ask(Asked(request=Request("EndTxn", "A")), None).error == ErrorCode.NONE
+    assert waited == [0, 1, 2]
+
+
 def test_a_leader_is_asked_for_until_its_partition_has_no_error() -> None:
     errors = iter([ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE])
 

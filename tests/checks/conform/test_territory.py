@@ -8,6 +8,7 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.wire.protocol import Message
+from kafka_eos_checks.conform import territory as module
 from kafka_eos_checks.conform.stage import Stage
 from kafka_eos_checks.conform.territory import INTERVAL, PARTITIONS, NotOurs, Territory
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported
@@ -196,8 +197,11 @@ def cleaned(*codes: int | Exception, seconds: float = 20.0) -> list[str]:
     return own.left
 
 
-def test_what_cannot_be_deleted_yet_is_tried_again() -> None:
+def test_what_cannot_be_deleted_yet_is_tried_again_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[int] = []
+    monkeypatch.setattr(module, "wait", waited.append)
     assert cleaned(ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE) == []
+    assert waited == [0, 1] * 2
 
 
 @pytest.mark.parametrize(
