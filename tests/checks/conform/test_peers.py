@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -160,3 +162,26 @@ def test_the_numbers_of_a_peer_are_those_of_its_report() -> None:
         assert counts == [str(each.report.found[found] or "·") for found in Found]
         assert (kinds != "·") is differs
         assert kinds == (str(len(each.report.kinds())) if differs else "·")
+
+
+def test_kfake_is_built_started_on_a_free_port_and_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    done: list[str] = []
+    built = SimpleNamespace(returncode=0, stderr="")
+    process = SimpleNamespace(send_signal=lambda _: done.append("ended"), wait=lambda _: done.append("waited"))
+
+    def start(command: list[object], **_: object) -> Any:
+        done.append(" ".join(map(str, command)))
+        return process
+
+    monkeypatch.setattr(peers.shutil, "which", lambda _: "/usr/bin/go")
+    monkeypatch.setattr(peers.subprocess, "run", lambda *_, **__: built)
+    monkeypatch.setattr(peers.subprocess, "Popen", start)
+    monkeypatch.setattr(peers, "_wait_for", lambda address: done.append(str(address)))
+    with peers._kfake(tmp_path) as bootstrap:
+        port = int(bootstrap.removeprefix("127.0.0.1:"))
+        assert done == [f"{tmp_path / 'kfake'} {port}", bootstrap]
+        done.clear()
+    assert done == ["ended", "waited"]
+    built.returncode, built.stderr = 1, "first\nno network\n"
+    with pytest.raises(Absent, match=r"^Go cannot build it: no network$"), peers._kfake(tmp_path):
+        raise AssertionError("nothing was built")
