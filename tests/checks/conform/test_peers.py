@@ -185,3 +185,12 @@ def test_kfake_is_built_started_on_a_free_port_and_ended(monkeypatch: pytest.Mon
     built.returncode, built.stderr = 1, "first\nno network\n"
     with pytest.raises(Absent, match=r"^Go cannot build it: no network$"), peers._kfake(tmp_path):
         raise AssertionError("nothing was built")
+
+
+def test_a_line_of_the_page_tells_what_differs_or_why_nothing_is_known() -> None:
+    edge = SimpleNamespace(name="transaction: Empty: Produce(gap)")
+    lost = SimpleNamespace(what="answer", allowed="NONE", observed="LOST")
+    differs = SimpleNamespace(edge=edge, found=Found.DIVERGES, differences=[lost], reason="")
+    unknown = SimpleNamespace(edge=edge, found=Found.UNKNOWN, differences=[], reason="no answer in time")
+    assert peers_command._summary(differs) == "Produce(gap): answer: LOST, where the spec says NONE"
+    assert peers_command._summary(unknown) == "could not tell: Produce(gap): no answer in time"
