@@ -59,8 +59,8 @@ sasl.password or sasl.jaas.config, ssl.ca.location or ssl.truststore.location (P
 ssl.key.location, ssl.key.password, ssl.endpoint.identification.algorithm.
 
 exit codes: 0 it conforms, 1 something diverges or could not be told, or nothing is supported, 2 the call or the broker
-cannot be used; with --peers: 0 the reference and Apache Kafka 4.4 and 4.3 conform, 1 they do not, 2 the call cannot be
-used
+cannot be used; with --peers: 0 the reference and Apache Kafka 4.4 and 4.3 conform, 1 they do not, or no broker
+could be started, 2 the call cannot be used
 """
 _LEGAL_PREFIX = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 
@@ -169,13 +169,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_what_does_not_apply(arguments: argparse.Namespace) -> None:
-    """Refuse an option of ``--bootstrap`` next to ``--peers``, and the other way round."""
+    """Refuse an option of ``--bootstrap`` next to ``--peers``, and the other way round, and a file without a report."""
     given = "--peers" if arguments.peers else "--bootstrap"
     for group in arguments.parser._action_groups:
         if group.title in {"with --bootstrap", "with --peers"} and not str(group.title).endswith(given):
             for action in group._group_actions:
                 if getattr(arguments, action.dest) != action.default:
                     arguments.parser.error(f"{action.option_strings[0]}: not with {given}")
+    for option in ("repeat", "dry_run", "list"):
+        for file in ("json", "junit", "diagrams") if getattr(arguments, option) else ():
+            if getattr(arguments, file) is not None:
+                why = "it makes no report, and a file of an earlier run would stay"
+                arguments.parser.error(f"--{file}: not with --{option.replace('_', '-')}: {why}")
 
 
 def _refuse(why: str) -> int:

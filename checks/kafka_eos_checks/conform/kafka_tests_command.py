@@ -169,6 +169,8 @@ def harness_faults(compared: Sequence[Compared], expected: int | None, known: Ma
     faults = []
     if expected is not None and passed < expected:
         faults.append(f"{KAFKA} passes {passed} tests, where it was {expected}")
+    elif not passed:
+        faults.append(f"{KAFKA} passes none of these tests, so nothing was compared")
     missing = known.keys() - {each.test for each in compared}
     return faults + [f"{test}: has a reason, and was not run" for test in sorted(missing)]
 

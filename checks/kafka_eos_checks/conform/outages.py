@@ -382,20 +382,27 @@ class Interrupting(Runner):
             if error is not None:
                 self.results[edge.name] = self._result(edge, play, error)
         time.sleep(COMPLETING_SECONDS)
-        return {
-            edge.name: tuple(self._does_not_wait(edge, play)) for edge, play in plays if edge.name not in self.results
-        }
+        early: dict[str, tuple[Difference, ...]] = {}
+        for edge, play in plays:
+            if edge.name in self.results:
+                continue
+            try:
+                early[edge.name] = tuple(self._does_not_wait(edge, play))
+            except (NoAnswer, Unreachable, Unsupported) as error:  # whether it waits is what the edge is about
+                told = type(error)(f"the coordinator while there is no leader: {error}")
+                self.results[edge.name] = self._result(edge, play, told)
+        return early
 
     def _does_not_wait(self, edge: Edge, play: Play) -> Iterator[Difference]:
-        """The difference, if the coordinator has completed a transaction whose partition has no leader."""
+        """The difference, if the coordinator has completed a transaction whose partition has no leader.
+
+        Raises:
+            NoAnswer, Unreachable, Unsupported: the coordinator does not tell.
+        """
         name, stage = edge.request.name, play.stage
         expected = camel_case(play.state.known(name).state.name.lower(), capital=True)
-        try:
-            row = stage.describe(name)
-            observed = stage.described(name)
-        except (NoAnswer, Unreachable, Unsupported) as reason:
-            self.counts.unread.add(f"the coordinator while there is no leader: {reason}")
-            return
+        row = stage.describe(name)
+        observed = stage.described(name)
         registered = {(topic["Topic"], number) for topic in row["Topics"] for number in topic["Partitions"]}
         if row["TransactionState"] != expected or (stage.topic, stage.partition) not in registered:
             allowed = f"{expected}, with the partition in it, until the partition has a leader"

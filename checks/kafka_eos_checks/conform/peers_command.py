@@ -63,6 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
         write_json(arguments.json, [each.report for each in compared if each.report is not None])
     answer_console.print(_table(compared))
     answer_console.print(f"\n{page}", soft_wrap=True)
+    if all(each.report is None for each in compared):
+        said = "nothing was compared: none of these brokers could be started"
+        progress_console.print(f"kafka-eos conform --peers: {said}", soft_wrap=True)
+        return 1
     return 0 if all(each.is_as_it_has_to_be for each in compared) else 1
 
 
@@ -175,7 +179,7 @@ def _section(report: Report) -> str:
     if report.counts.unread:
         told += f"<p>Of its state this was not read back: {escape('; '.join(sorted(report.counts.unread)))}.</p>"
     kinds = "".join(_kind(report, results) for results in report.kinds())
-    nothing = "<p>Nothing diverges.</p>"
+    nothing = f"<p>{'Nothing diverges' if report.is_compared else 'Nothing was compared'}.</p>"
     return f"<h2>{escape(report.target)}</h2>{told}{kinds or nothing}"
 
 

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from rich.table import Table
 
+from kafka_eos.machines.broker import HEARTBEAT
 from kafka_eos_checks.conform.known import Cause, causes, known_differences
 from kafka_eos_checks.conform.mechanisms import SETTLE
 from kafka_eos_checks.conform.quotient import Edge, Quotient
@@ -243,7 +244,7 @@ def diagram(result: Result) -> str:
 def _target(exchange: Exchange) -> str:
     if exchange.api == "Produce":
         return "partition leader"
-    if exchange.api in {"TxnOffsetCommit", "OffsetCommit", "JoinGroup"}:
+    if exchange.api in {"TxnOffsetCommit", "OffsetCommit", "JoinGroup", HEARTBEAT}:
         return "group coordinator"
     return "transaction coordinator"
 

@@ -96,7 +96,7 @@ class Counts:
         scenarios: the number of played scenarios.
         requests: requests of the machines.
         retries: requests that were repeated because the broker was busy.
-        observations: how often the state was read back.
+        observations: how often the state, or a part of it, was read back.
         unread: why parts of it were not.
     """
 
@@ -219,9 +219,9 @@ class Play:
             Diverged: for what the spec does not allow.
             NoAnswer: when it could not be read.
         """
-        self.counts.observations += 1
         allowed = observation.expected(self.state, with_offset=self.quotient.mechanism.with_offset)
         found, missing = self.stage.observe(self.state, with_offset=OFFSET in allowed)
+        self.counts.observations += bool(found)
         self.counts.unread.update(missing.values())
         differences = [
             Difference(what=name, allowed=allowed[name], observed=said)
@@ -402,7 +402,7 @@ class Runner:
         edge = self.quotient.edges.get(step.edge) or edge_of(self.quotient.mechanism, step, play.requests)
         long = self._result(edge, play, error)
         short = self.shortest(edge)
-        if short.found is long.found:
+        if short.found in {long.found, Found.DIVERGES}:
             self.results[step.edge] = short
         else:
             reason = f"{long.reason}; the shortest way to it does not show it".removeprefix("; ")

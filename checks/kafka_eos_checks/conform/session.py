@@ -45,6 +45,8 @@ _NEW_CLIENT = {**_FIRST_OF_NEW_CLIENT, "TxnOffsetCommit": 6}
 """KIP-890: the newest versions of a client of transaction version 1, those with which version 2 begins, and the newest
 of these (KIP-1319: with topic ids)."""
 FEATURE, GROUPS = "transaction.version", "group.version"
+NEWEST_LEVEL = 2
+"""The newest transaction version that the spec has; clients of today follow it on a cluster of a later one."""
 
 
 class Unusable(RuntimeError):  # noqa: N818 - what is wrong
@@ -140,13 +142,13 @@ def open_session(target: Target, mechanisms: Iterable[Mechanism] = MECHANISMS) -
 
 def _session(target: Target, wire: Wire, mechanisms: Iterable[Mechanism]) -> Session:
     level = wire.features.get(FEATURE)
-    asked = target.transaction_version if target.transaction_version is not None else (level or 0)
+    asked = target.transaction_version if target.transaction_version is not None else min(level or 0, NEWEST_LEVEL)
     if level is not None and asked > level:
         raise Unusable(f"the broker's {FEATURE} is {level}: --transaction-version {asked} needs another one")
     client = 2 if asked == 2 else 1
     wire.caps = CAPS | (_NEW_CLIENT if client > 1 else _OLD_CLIENT)
     settings = Settings(
-        level=asked if level is None else level,
+        level=asked if level is None else min(level, NEWEST_LEVEL),
         client=client,
         verification=target.verification,
         versions=_versions(wire),

@@ -84,6 +84,7 @@ than that of the reader or of the marker.
 """
 LATEST = -1
 """The timestamp that asks for the last stable offset."""
+NO_MARKER = "control batch without a marker"
 SHORTEST_WAIT = 0.5
 """Seconds for a coordinator that has not closed transactions before."""
 
@@ -187,7 +188,7 @@ class Places:
         version = self.wire.version("FindCoordinator")
         row = {"Key": key, "KeyType": kind} if version < 4 else {"KeyType": kind, "CoordinatorKeys": [key]}
         answer = self.wire.ask("FindCoordinator", row)
-        found = answer if version < 4 else _first(answer["Coordinators"])
+        found = answer if version < 4 else _first(answer["Coordinators"], Key=key)
         if found["ErrorCode"]:
             return error_name(found["ErrorCode"])
         return Address(found["Host"], found["Port"])
@@ -314,11 +315,13 @@ class Stage:
         answer = self.wire.ask(api, row, at, version)
         came = shown(answer)
         if api == "Produce":
-            part = _first(_first(answer["Responses"])["PartitionResponses"])
+            topic = _first(answer["Responses"], Name=self.topic)
+            part = _first(topic["PartitionResponses"], Index=self.partition)
             offset = part["BaseOffset"] if part["ErrorCode"] == 0 else None
             return Reply(error=part["ErrorCode"], offset=offset, request=sent, response=came)
         if api == "AddPartitionsToTxn":
-            part = _first(_first(answer["ResultsByTopicV3AndBelow"])["ResultsByPartition"])
+            topic = _first(answer["ResultsByTopicV3AndBelow"], Name=self.topic)
+            part = _first(topic["ResultsByPartition"], PartitionIndex=self.partition)
             return Reply(error=part["PartitionErrorCode"], request=sent, response=came)
         if api in {"TxnOffsetCommit", "OffsetCommit"}:
             return Reply(error=_first(_first(answer["Topics"])["Partitions"])["ErrorCode"], request=sent, response=came)
@@ -527,7 +530,9 @@ class Stage:
         at = self.places.coordinator(TRANSACTION_KEY, asked)
         rows = self.wire.ask("DescribeTransactions", {"TransactionalIds": [asked]}, at)["TransactionStates"]
         found: Message = (
-            rows[0] if rows else {"ErrorCode": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "TransactionState": ""}
+            _first(rows, TransactionalId=asked)
+            if rows
+            else {"ErrorCode": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "TransactionState": ""}
         )
         return found
 
@@ -616,7 +621,8 @@ class Stage:
             "Topics": [{"Topic": self.topic, "Partitions": [part]}],
         }
         answer = self.wire.ask("Fetch", row, self.places.leader(self.topic, self.partition))
-        found: Message = _first(_first(answer["Responses"])["Partitions"])
+        topic = _first(answer["Responses"], Topic=self.topic)
+        found: Message = _first(topic["Partitions"], PartitionIndex=self.partition)
         return found
 
     def _fetched(self, committed: bool, offset: int = 0) -> Iterator[tuple[Message, list[RecordBatch]]]:
@@ -698,13 +704,13 @@ class Stage:
         part = {"PartitionIndex": self.partition, "CurrentLeaderEpoch": -1, "Timestamp": timestamp}
         row = {"ReplicaId": -1, "IsolationLevel": 1, "Topics": [{"Name": self.topic, "Partitions": [part]}]}
         answer = self.wire.ask("ListOffsets", row, self.places.leader(self.topic, self.partition))
-        found = _first(_first(answer["Topics"])["Partitions"])
+        found = _first(_first(answer["Topics"], Name=self.topic)["Partitions"], PartitionIndex=self.partition)
         return error_name(found["ErrorCode"]) if found["ErrorCode"] else int(found["Offset"])
 
     def _producers(self) -> str:
         row = {"Topics": [{"Name": self.topic, "PartitionIndexes": [self.partition]}]}
         answer = self.wire.ask("DescribeProducers", row, self.places.leader(self.topic, self.partition))
-        found = _first(_first(answer["Topics"])["Partitions"])
+        found = _first(_first(answer["Topics"], Name=self.topic)["Partitions"], PartitionIndex=self.partition)
         if found["ErrorCode"]:
             return error_name(found["ErrorCode"])
         return observation.joined(
@@ -732,17 +738,18 @@ class Stage:
             else {"Groups": [{"GroupId": self.group, "Topics": topics}]}
         )
         answer = self.wire.ask("OffsetFetch", row, self.places.coordinator(GROUP_KEY, self.group))
-        group = answer if version < 8 else _first(answer["Groups"])
+        group = answer if version < 8 else _first(answer["Groups"], GroupId=self.group)
         if group["ErrorCode"]:
             return error_name(group["ErrorCode"])
         if of_all and not group["Topics"]:
             return observation.NO_OFFSET
-        part = _first(_first(group["Topics"])["Partitions"])
+        part = _first(_first(group["Topics"], Name=self.topic)["Partitions"], PartitionIndex=self.partition)
         return error_name(part["ErrorCode"]) if part["ErrorCode"] else str(part["CommittedOffset"])
 
     def _members(self) -> str:
         at = self.places.coordinator(GROUP_KEY, self.group)
-        row = _first(self.wire.ask("ConsumerGroupDescribe", {"GroupIds": [self.group]}, at)["Groups"])
+        groups = self.wire.ask("ConsumerGroupDescribe", {"GroupIds": [self.group]}, at)["Groups"]
+        row = _first(groups, GroupId=self.group)
         if row["ErrorCode"]:
             return error_name(row["ErrorCode"])
         members = {
@@ -825,7 +832,9 @@ def _kind(batch: RecordBatch) -> str:
     if not batch.is_control:
         return TRANSACTIONAL if batch.is_transactional else PLAIN
     control = batch.control_record()
-    return COMMIT if control is not None and control.control_type is ControlType.COMMIT else ABORT
+    if control is None:
+        return NO_MARKER
+    return COMMIT if control.control_type is ControlType.COMMIT else ABORT
 
 
 def _or_malformed(read: Callable[[], tuple[str, str]]) -> tuple[str, str]:
@@ -836,15 +845,24 @@ def _or_malformed(read: Callable[[], tuple[str, str]]) -> tuple[str, str]:
         return f"no record batch: {malformed}", ""
 
 
-def _first(rows: list[Message]) -> Message:
+def _first(rows: list[Message], **asked: str | int) -> Message:
     """The row that was asked for.
 
+    Args:
+        rows: the rows of a response.
+        asked: the fields by which the row names its subject, with the value that was asked about. A version may lack
+            the field.
+
     Raises:
-        NoAnswer: when there is none.
+        NoAnswer: when there is none, or it is about something else.
     """
     if not rows:
         raise NoAnswer("a response without what was asked for")
-    return rows[0]
+    row = rows[0]
+    for name, value in asked.items():
+        if row.get(name, value) != value:
+            raise NoAnswer(f"a response about {name} {row[name]}, where {value} was asked about")
+    return row
 
 
 def shown(row: Any) -> str:

@@ -182,7 +182,6 @@ class Wire:
         caps: the newest version to be used, by API.
         offered: the oldest and the newest version that the broker offers, by API.
         features: the finalized levels of features, by name.
-        requests: the number of sent requests.
     """
 
     bootstrap: Address
@@ -191,7 +190,6 @@ class Wire:
     caps: Mapping[str, int] = field(default_factory=dict)
     offered: dict[str, tuple[int, int]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
-    requests: int = 0
     _connections: dict[Address, Connection] = field(default_factory=dict)
 
     def connect(self) -> None:
@@ -251,7 +249,6 @@ class Wire:
         """
         chosen = self.version(api) if version is None else version
         address = at or self.bootstrap
-        self.requests += 1
         try:
             return self._connection(address).ask(api, chosen, row)
         except NoAnswer:

@@ -10,7 +10,7 @@ from kafka_eos.errors import NotEnabled
 from kafka_eos.machines.broker import DATA, NO_ANSWER, Broker, Constants
 from kafka_eos.machines.machine import actions, instances, step
 from kafka_eos.machines.transaction_coordinator import PREPARED_STATES
-from kafka_eos_checks.conform import visible
+from kafka_eos_checks.conform import deciding, visible
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.mechanisms import (
     IDEMPOTENCE,
@@ -409,3 +409,10 @@ def test_what_decides_is_an_operator_of_the_spec_with_its_comment() -> None:
                 module, _, operator = rule.name.partition("!")
                 assert modules.defines(module, operator), rule
                 assert rule.says
+
+
+def test_a_rule_says_the_first_paragraph_of_its_operators_comment() -> None:
+    assert (
+        deciding._comment("The leader\n    refuses it.\n\n    Spec: Leader!IsRetry\n    ") == "The leader refuses it."
+    )
+    assert deciding._comment(None) == ""

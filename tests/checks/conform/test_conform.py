@@ -30,6 +30,7 @@ from kafka_eos_checks.brokers.brokers import free_ports
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform import command, stage, territory
 from kafka_eos_checks.conform import session as session_module
+from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, MEMBERS
 from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
 from kafka_eos_checks.conform.run import Found
@@ -106,7 +107,7 @@ def test_the_reference_conforms_in_every_version_and_leaves_logs_that_the_audit_
     assert not of_spec & stage.BESIDE.keys()
     assert sent <= of_spec | stage.BESIDE.keys()
     if not mechanisms:
-        assert sent >= stage.BESIDE.keys() - {"SaslHandshake", "SaslAuthenticate"}  # test_security.py logs in
+        assert sent >= stage.BESIDE.keys() - {"SaslHandshake", "SaslAuthenticate"}  # test_wire.py logs in
 
 
 def test_clients_of_version_1_conform_on_a_cluster_of_version_2_with_two_brokers() -> None:
@@ -362,6 +363,55 @@ def test_the_command_ends_with_1_for_a_divergence(capsys: pytest.CaptureFixture[
     assert list(tmp_path.glob("idempotence-*.svg"))
 
 
+def test_a_report_is_printed_word_for_word(capsys: pytest.CaptureFixture[str]) -> None:
+    machines = leaders(IsDuplicate="NoDuplicateCache", AcceptsUnknownProducer="AnySequenceOnVirginPartition")
+    with served(2, machines) as cluster:
+        report = report_on(cluster, "idempotence")
+    report.target, report.left = "[b]roker:9092", ["topic [b]t"] * 9
+    report.counts.unread.add("Fetch: [b]not offered")
+    command.print_report(report)
+    told = capsys.readouterr().out
+    for first, *others in report.kinds():
+        assert story(first, report.client) in told
+        assert not others or f"\n  also: {', '.join(result.edge.id for result in others)}\n" in told
+    [(name, known)] = report.known().items()
+    why = known_differences()[name]
+    assert (
+        f"KNOWN DIFFERENCE  {name}, {len(known)} edges, first {known[0].edge.id}\n  {why.title}\n  {why.reason}" in told
+    )
+    assert "\nNOT READ BACK  Fetch: [b]not offered\n" in told
+    assert f"\n[b]roker:9092: {report.edges} edges at transaction version 2 (the cluster's: 2), " in told
+    assert f"\nleft behind: {', '.join(report.left)}\n" in told
+    assert "nothing was compared" not in told
+
+
+@pytest.mark.parametrize("option", ["--json", "--junit"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_asked(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], sent: set[str]
+) -> None:
+    with served() as cluster:
+        assert call(cluster, "--only", "commit: *", option, str(tmp_path)) == 2
+    assert f"{tmp_path} cannot be written: it is a folder" in capsys.readouterr().err
+    assert sent == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--peers", "--stop", "true"], "--stop: not with --peers"),
+        (["--peers", "--timeout", "3"], "--timeout: not with --peers"),
+        (["--bootstrap", "127.0.0.1:1", "--out", "page.html"], "--out: not with --bootstrap"),
+    ],
+)
+def test_an_option_of_the_other_kind_of_call_is_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["conform", *arguments])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
 def test_a_scenario_is_repeated_with_every_message(capsys: pytest.CaptureFixture[str]) -> None:
     with served() as cluster:
         assert call(cluster, "--repeat", "transaction: Empty: EndTxn(commit)") == 0
@@ -371,6 +421,17 @@ def test_a_scenario_is_repeated_with_every_message(capsys: pytest.CaptureFixture
         with cluster.faulty("close", api="EndTxn"):
             assert call(cluster, "--repeat", "transaction: Empty: EndTxn(commit)") == 1
         assert capsys.readouterr().out.startswith("COULD NOT TELL  transaction-")
+
+
+@pytest.mark.parametrize("option", [["--repeat", "transaction: Empty: EndTxn(commit)"], ["--dry-run"], ["--list"]])
+@pytest.mark.parametrize("file", ["--json", "--junit", "--diagrams"])
+def test_a_call_that_makes_no_report_takes_no_file_for_one(
+    option: list[str], file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["conform", "--bootstrap", "127.0.0.1:1", *option, file, str(tmp_path / "file")])
+    assert ended.value.code == 2
+    assert f"{file}: not with {option[0]}: it makes no report" in capsys.readouterr().err
 
 
 def test_a_dry_run_touches_nothing(capsys: pytest.CaptureFixture[str]) -> None:

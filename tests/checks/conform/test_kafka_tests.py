@@ -1,11 +1,14 @@
 """Kafka's own tests: verdicts from outcomes, and a real run of one test class."""
 
+import io
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from kafka_eos.server.cluster import Settings
 from kafka_eos_checks import cli
@@ -96,6 +99,25 @@ def test_a_run_without_any_test_is_an_error() -> None:
     ]
     compared = compare(ended(PASSED, PASSED), {})
     assert harness_faults(compared, 1, {}) == []
+
+
+def test_the_table_shows_what_differs_and_what_kafka_does_not_pass() -> None:
+    rows = {SERVER: list[Ended](), KAFKA: list[Ended]()}
+    for test, server, kafka in (("A.a", PASSED, PASSED), ("A.b", FAILED, PASSED), ("A.c", FAILED, FAILED)):
+        rows[SERVER].append(Ended(test, server, ""))
+        rows[KAFKA].append(Ended(test, kafka, ""))
+    for known in ({}, {"A.b": "because"}, {"A.a": "because"}):
+        shown = io.StringIO()
+        Console(file=shown, width=200).print(command._table(compare(rows, known)))
+        told = re.findall(r"A\.\w", shown.getvalue())
+        assert told == (["A.a"] if "A.a" in known else []) + ["A.b", "A.c"]
+
+
+def test_chosen_tests_that_kafka_itself_does_not_pass_compare_nothing() -> None:
+    nothing = [f"{KAFKA} passes none of these tests, so nothing was compared"]
+    assert harness_faults([], None, {}) == nothing
+    assert harness_faults(compare(ended(FAILED, FAILED), {}), None, {}) == nothing
+    assert harness_faults(compare(ended(FAILED, PASSED), {}), None, {}) == []
 
 
 def test_at_most_five_tests_differ_and_each_belongs_to_a_class_that_is_run() -> None:

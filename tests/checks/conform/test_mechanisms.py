@@ -6,19 +6,24 @@ from typing import Any
 import pytest
 
 from kafka_eos.machines.producer_state import CachedBatch, Limits, ProducerState
-from kafka_eos.machines.transaction_coordinator import Identity
+from kafka_eos.machines.transaction_coordinator import NO_EPOCH, Identity
 from kafka_eos_checks.conform.mechanisms import (
+    GROUP_OFFSETS,
     MECHANISMS,
+    MEMBERS,
+    READING,
     TRANSACTIONS,
+    Mechanism,
     Request,
+    _asked_before,
     _place_in_transaction,
     _relation,
     _sequence,
 )
-from kafka_eos_checks.conform.quotient import Edge
+from kafka_eos_checks.conform.quotient import Edge, Quotient
 from kafka_eos_checks.conform.visible import NONE
 
-from .test_behaviours import VERSION_1, taken
+from .test_behaviours import VERSION_1, taken, taken_from
 
 MOST = Limits().cached_batches
 OWN = Identity(producer_id=7, epoch=2)
@@ -99,3 +104,34 @@ def test_a_place_tells_whether_the_coordinator_remembers_an_epoch_to_repeat() ->
     new = taken(VERSION_1, TRANSACTIONS, Request("InitProducerId", whose=NONE))
     bumped = taken(VERSION_1, TRANSACTIONS, Request("InitProducerId", whose=NONE), Request("InitProducerId"))
     assert [_place_in_transaction(state)[3] for state in (new, bumped)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("guard_epoch", "lowest", "last", "is_told"),
+    [(NO_EPOCH, -1, 5, False), (1, 6, 5, False), (1, 5, 5, True), (1, 3, 5, True), (1, 0, -1, False)],
+)
+def test_a_place_tells_whether_a_leader_was_asked_about_a_sequence_that_is_not_the_next(
+    guard_epoch: int, lowest: int, last: int, is_told: bool
+) -> None:
+    asked = SimpleNamespace(guard_epoch=guard_epoch, lowest_sequence=lowest)
+    leader = SimpleNamespace(questions=lambda _: asked, last_sequence=lambda _: last)
+    state: Any = SimpleNamespace(data=SimpleNamespace(state=leader))
+    assert bool(_asked_before(state, OWN)) is is_told
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "names"),
+    [(READING, ["A", "B", "P"]), (GROUP_OFFSETS, ["A", "B"]), (MEMBERS, ["A"])],
+    ids=lambda each: getattr(each, "name", None),
+)
+def test_producers_get_their_ids_one_after_another_before_anything_else_is_asked(
+    mechanism: Mechanism, names: list[str]
+) -> None:
+    state = Quotient(mechanism, VERSION_1).initial()
+    for name in names:
+        [request] = mechanism.requests(state)
+        assert (request.name, request.action.startswith("Init")) == (name, True)
+        state = taken_from(state, request)
+    then = list(mechanism.requests(state))
+    assert then
+    assert not any(request.action.startswith("Init") for request in then)

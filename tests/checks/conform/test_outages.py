@@ -559,6 +559,36 @@ def test_a_coordinator_that_waits_without_the_partition_diverges() -> None:
     assert list(runner._does_not_wait(edge, play)) != []
 
 
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (NoAnswer("late"), Found.UNKNOWN),
+        (Unreachable("gone"), Found.UNKNOWN),
+        (Unsupported("not offered"), Found.UNSUPPORTED),
+    ],
+    ids=["no answer", "unreachable", "unsupported"],
+)
+def test_of_a_coordinator_that_tells_nothing_in_the_outage_nobody_says_that_it_waits(
+    error: Exception, found: Found, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object) -> Iterator[Difference]:
+        raise error
+
+    monkeypatch.setattr(Interrupting, "_does_not_wait", silent)
+    with served(brokers=2) as cluster:
+        report = report_on(cluster, ["no-leader-reading: open: A: *"], monkeypatch, waiting(cluster, 30))
+    assert report.found == {found: 2}
+    assert {each.reason for each in report.results.values()} == {f"the coordinator while there is no leader: {error}"}
+    assert not report.conforms
+
+
+def test_after_an_outage_every_scenario_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = Calls().of(Stage, "leave", monkeypatch)
+    with served(brokers=2) as cluster:
+        report = report_on(cluster, ["no-leader-reading: open: A: *"], monkeypatch, waiting(cluster, 30))
+    assert left.count == report.counts.scenarios == 2
+
+
 def test_one_scenario_is_repeated_with_an_outage_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outage = restarts(served_cluster := ServedCluster(data=tmp_path / "data"))
 

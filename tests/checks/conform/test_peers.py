@@ -1,8 +1,11 @@
 """``kafka-eos conform --peers``: brokers compared, and brokers that cannot be started here."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,10 +16,11 @@ from kafka_eos.server.threaded import ServedCluster
 from kafka_eos_checks.brokers import jars
 from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.cli.command import main
-from kafka_eos_checks.conform import peers_command, session
+from kafka_eos_checks.conform import peers, peers_command, session
 from kafka_eos_checks.conform.mechanisms import MECHANISMS
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.run import Found
+from kafka_eos_checks.conform.wire import Address, Unreachable, Wire
 from kafka_eos_checks.mutants.rules import mutated
 
 
@@ -74,9 +78,11 @@ def test_a_kafka_whose_jars_are_missing_is_skipped_by_name_with_the_reason(
     release: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(jars, "build_folder", lambda: tmp_path)
-    assert main(["conform", "--peers", "--only", f"Apache Kafka {release}", "--out", str(tmp_path / "p.html")]) == 0
+    assert main(["conform", "--peers", "--only", f"Apache Kafka {release}", "--out", str(tmp_path / "p.html")]) == 1
     why = f"the jars of Kafka {release} are not there; `make peers` in a clone fetches them"
-    assert f"Apache Kafka {release}: skipped: {why}" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"Apache Kafka {release}: skipped: {why}" in said
+    assert "nothing was compared: none of these brokers could be started" in said
     assert f"skipped: {why}" in (tmp_path / "p.html").read_text(encoding="utf-8")
 
 
@@ -85,7 +91,7 @@ def test_the_page_goes_to_the_folder_of_output_unless_another_file_is_named(
 ) -> None:
     monkeypatch.setattr(jars, "build_folder", lambda: tmp_path)
     monkeypatch.setattr(peers_command, "output_folder", lambda: tmp_path / "out")
-    assert main(["conform", "--peers", "--only", "Apache Kafka 2.8.2"]) == 0
+    assert main(["conform", "--peers", "--only", "Apache Kafka 2.8.2"]) == 1
     assert "skipped" in (tmp_path / "out" / "peers.html").read_text(encoding="utf-8")
 
 
@@ -100,5 +106,91 @@ def test_kafka_before_verification_only_differs_in_taking_any_first_sequence() -
     assert report.counts.unread == set()  # none of them is about transactions
 
 
+def test_of_a_broker_that_supports_nothing_the_page_does_not_say_that_nothing_diverges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        session.Session, "unsupported", lambda self: {e.request.api: "no" for e in self.edges().values()}
+    )
+    told = {}
+    for peer in (PEERS[0], Peer(name="forgetful", transaction_version=2, start=forgetful)):
+        report = peers_command.compare(peer).report
+        assert report is not None
+        told[peer.name] = peers_command._section(report)
+    assert all("<p>Nothing was compared.</p>" in each and "diverges" not in each for each in told.values())
+
+
 def test_an_unknown_peer_ends_the_command_with_2(tmp_path: Path) -> None:
     assert main(["conform", "--peers", "--only", "nobody", "--out", str(tmp_path / "p.html")]) == 2
+
+
+def test_each_peer_is_asked_as_its_name_says() -> None:
+    for peer in PEERS:
+        named = re.search(r"(?:clients of version|transaction\.version) (\d)", peer.name)
+        if named is not None:
+            assert peer.transaction_version == int(named[1]), peer.name
+        assert peer.transaction_version in {0, 1, 2}
+    assert [peer.name for peer in PEERS if not peer.verification] == ["Apache Kafka 2.8.2"], "older than KIP-890"
+    obliged = [peer.name for peer in PEERS if peer.has_to_conform]
+    assert obliged == [peer.name for peer in PEERS if peer.name.startswith(("kafka-eos", "Apache Kafka 4"))]
+
+
+def test_a_broker_that_was_just_started_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def connect(self: Wire) -> None:
+        tried.append(str(self.bootstrap))
+        if len(tried) < 3:
+            raise Unreachable("starting")
+
+    monkeypatch.setattr(Wire, "connect", connect)
+    peers._wait_for(Address("127.0.0.1", 1))
+    assert tried == ["127.0.0.1:1"] * 3
+    tried.clear()
+    monkeypatch.setattr(peers, "STARTING_SECONDS", -1.0)
+    with pytest.raises(Unreachable, match="starting"):
+        peers._wait_for(Address("127.0.0.1", 1))
+
+
+def test_the_numbers_of_a_peer_are_those_of_its_report() -> None:
+    forgetting = peers_command.compare(Peer(name="forgetful", transaction_version=2, start=forgetful))
+    conforming = peers_command.compare(PEERS[0])
+    for each, differs in ((forgetting, True), (conforming, False)):
+        assert each.report is not None
+        edges, *counts, kinds, _ = peers_command._cells(each)
+        assert edges == str(each.report.edges)
+        assert counts == [str(each.report.found[found] or "·") for found in Found]
+        assert (kinds != "·") is differs
+        assert kinds == (str(len(each.report.kinds())) if differs else "·")
+
+
+def test_kfake_is_built_started_on_a_free_port_and_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    done: list[str] = []
+    built = SimpleNamespace(returncode=0, stderr="")
+    process = SimpleNamespace(send_signal=lambda _: done.append("ended"), wait=lambda _: done.append("waited"))
+
+    def start(command: list[object], **_: object) -> Any:
+        done.append(" ".join(map(str, command)))
+        return process
+
+    monkeypatch.setattr(peers.shutil, "which", lambda _: "/usr/bin/go")
+    monkeypatch.setattr(peers.subprocess, "run", lambda *_, **__: built)
+    monkeypatch.setattr(peers.subprocess, "Popen", start)
+    monkeypatch.setattr(peers, "_wait_for", lambda address: done.append(str(address)))
+    with peers._kfake(tmp_path) as bootstrap:
+        port = int(bootstrap.removeprefix("127.0.0.1:"))
+        assert done == [f"{tmp_path / 'kfake'} {port}", bootstrap]
+        done.clear()
+    assert done == ["ended", "waited"]
+    built.returncode, built.stderr = 1, "first\nno network\n"
+    with pytest.raises(Absent, match=r"^Go cannot build it: no network$"), peers._kfake(tmp_path):
+        raise AssertionError("nothing was built")
+
+
+def test_a_line_of_the_page_tells_what_differs_or_why_nothing_is_known() -> None:
+    edge = SimpleNamespace(name="transaction: Empty: Produce(gap)")
+    lost = SimpleNamespace(what="answer", allowed="NONE", observed="LOST")
+    differs = SimpleNamespace(edge=edge, found=Found.DIVERGES, differences=[lost], reason="")
+    unknown = SimpleNamespace(edge=edge, found=Found.UNKNOWN, differences=[], reason="no answer in time")
+    assert peers_command._summary(differs) == "Produce(gap): answer: LOST, where the spec says NONE"
+    assert peers_command._summary(unknown) == "could not tell: Produce(gap): no answer in time"

@@ -2,8 +2,10 @@
 
 from kafka_eos_checks.conform.mechanisms import MECHANISMS
 from kafka_eos_checks.conform.quotient import explored
+from kafka_eos_checks.conform.run import LONGEST_SCENARIO
 
 from .test_behaviours import VERSION_2
+from .test_conform import report_on, served
 
 
 def test_a_way_goes_around_the_edges_to_avoid_and_there_is_none_without_them() -> None:
@@ -15,3 +17,14 @@ def test_a_way_goes_around_the_edges_to_avoid_and_there_is_none_without_them() -
     for arc in graph.arcs[0]:
         assert graph.way_to(start, {arc.edge}, first - {arc.edge}) == [arc.request]
         assert graph.way_to(start, {arc.edge}, {arc.edge}) == []
+
+
+def test_a_dry_run_tells_as_many_scenarios_and_steps_as_a_broker_that_conforms_takes() -> None:
+    with served() as cluster:
+        report = report_on(cluster, "idempotence")
+    [graph] = report.quotients
+    lengths = graph.plan(graph.edges, LONGEST_SCENARIO)
+    assert (len(lengths), sum(lengths)) == (report.counts.scenarios, report.counts.requests)
+    assert len(lengths) > 3
+    some = [name for name in graph.edges if "wrap" in name]
+    assert 0 < len(graph.plan(some, LONGEST_SCENARIO)) < len(lengths)

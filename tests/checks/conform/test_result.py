@@ -1,15 +1,21 @@
 """The order in which results are shown, and what JUnit is told of them."""
 
+import io
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 from kafka_eos_checks.conform import result
-from kafka_eos_checks.conform.result import Report, diagram, write_junit
-from kafka_eos_checks.conform.run import Found
+from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, TRANSACTIONS, Request
+from kafka_eos_checks.conform.quotient import Edge, explored
+from kafka_eos_checks.conform.result import Report, diagram, table, to_json, write_junit
+from kafka_eos_checks.conform.run import Difference, Found, Result
+
+from .test_behaviours import VERSION_2
 
 
 def test_what_diverges_is_shown_before_what_is_unknown_or_not_supported_and_short_scenarios_first() -> None:
@@ -56,3 +62,92 @@ def test_the_answer_that_the_spec_does_not_give_is_marked_in_a_diagram(
     [(label, text)] = marked
     assert label == "LOST"
     assert text.endswith("LOST, where the spec says NONE")
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda each: each.name)
+def test_a_diagram_sends_each_request_to_the_broker_that_answers_it(
+    mechanism: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[list[str], list[tuple[str, str]]]] = []
+
+    def draw(lifelines: Any, steps: Any, _: object) -> str:
+        drawn.append(([each.name for each in lifelines], [(step.source, step.target) for step in steps]))
+        return ""
+
+    monkeypatch.setattr(result, "sequence_diagram", draw)
+    coordinator, group, leader = "transaction coordinator", "group coordinator", "partition leader"
+    at = {"Produce": leader, "TxnOffsetCommit": group, "OffsetCommit": group, "JoinGroup": group}
+    at |= {"ConsumerGroupHeartbeat": group}
+    for request in mechanism.all_requests():
+        exchange = SimpleNamespace(name="A", api=request.api, label="asked", answered="NONE", allowed=["NONE"])
+        written = SimpleNamespace(name="A", api="", label="markers are written", answered="", allowed=[])
+        given: Any = SimpleNamespace(scenario=[exchange, written], differences=[], known="")
+        diagram(given)
+        lifelines, steps = drawn.pop()
+        target = at.get(request.api, coordinator)
+        assert steps == [("client A", target), (target, "client A"), (coordinator, leader)]
+        assert lifelines == ["client A", coordinator, *([group] if target == group else []), leader]
+
+
+def reported(*results: Result) -> Report:
+    return Report(
+        target="broker:9092",
+        level=2,
+        asked=2,
+        client=2,
+        versions={},
+        quotients=[explored(TRANSACTIONS, VERSION_2)],
+        results={one.edge.name: one for one in results},
+        seconds=1.2345,
+    )
+
+
+def edge(name: str, action: str = "EndTxn") -> Edge:
+    return Edge(name=name, mechanism=TRANSACTIONS, request=Request(action), answers=("NONE",), path=())
+
+
+def test_json_tells_of_each_edge_what_was_found_and_why_and_of_each_graph_how_large_it_is() -> None:
+    lost = Difference(what="answer", allowed="NONE", observed="LOST")
+    told = to_json(
+        reported(
+            Result(edge=edge("a"), found=Found.CONFORMS),
+            Result(edge=edge("b"), found=Found.DIVERGES, differences=(lost,)),
+            Result(edge=edge("c"), found=Found.UNKNOWN, reason="no answer"),
+            Result(edge=edge("d", SETTLE), found=Found.KNOWN, known="first-sequence"),
+        )
+    )
+    graph, edges = told["graphs"][0], explored(TRANSACTIONS, VERSION_2).edges.values()
+    internal = [each for each in edges if each.request.action == SETTLE]
+    assert len(internal) > 1
+    assert (graph["edges"], graph["internal_edges"]) == (len(edges) - len(internal), len(internal))
+    assert (told["edges"], told["seconds"]) == (3, 1.23)
+    assert told["found"] == {
+        "conforms": 1,
+        "known difference": 1,
+        "diverges": 1,
+        "not supported": 0,
+        "could not tell": 1,
+    }
+    more = [
+        {key: row[key] for key in ("reason", "differences", "known_difference") if key in row}
+        for row in told["results"]
+    ]
+    assert more == [
+        {},
+        {"differences": [{"what": "answer", "allowed": "NONE", "observed": "LOST"}]},
+        {"reason": "no answer"},
+        {"known_difference": "first-sequence"},
+    ]
+
+
+def test_the_table_names_a_mechanism_once() -> None:
+    report = reported(
+        Result(edge=edge("a"), found=Found.CONFORMS),
+        Result(edge=edge("b"), found=Found.UNKNOWN),
+        Result(edge=edge("c", "Produce"), found=Found.DIVERGES),
+    )
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(table(report))
+    rows = [line.split() for line in shown.getvalue().splitlines() if "KIP-" in line]
+    assert [(row[0], row[1]) for row in rows] == [("transaction", "EndTxn"), ("Produce", "KIP-890")]
+    assert [row[-5:] for row in rows] == [["1", "·", "·", "·", "1"], ["·", "·", "1", "·", "·"]]

@@ -24,6 +24,7 @@ from kafka_eos_checks.conform.run import (
 )
 from kafka_eos_checks.conform.stage import Reply
 from kafka_eos_checks.conform.visible import Answer
+from kafka_eos_checks.conform.wire import NoAnswer, Unsupported
 
 from .test_behaviours import VERSION_2
 
@@ -128,6 +129,28 @@ def test_a_difference_that_stays_is_told_once_also_if_another_one_comes() -> Non
             play.compare_state()
         assert [each.what for each in diverged.value.differences] == [field]
     play.compare_state()
+
+
+@pytest.mark.parametrize("seen", [{}, {WATERMARK: "0"}], ids=["nothing", "something"])
+def test_a_state_counts_as_read_back_if_something_of_it_was_read(seen: dict[str, str]) -> None:
+    stage: Any = SimpleNamespace(observe=lambda _, **__: (seen, {STABLE: "Fetch: the broker does not offer it"}))
+    play = Runner(Quotient(TRANSACTIONS, VERSION_2), lambda: stage)._begin()
+    play.compare_state()
+    assert play.counts.observations == len(seen)
+    assert play.counts.unread == {"Fetch: the broker does not offer it"}
+
+
+@pytest.mark.parametrize("error", [NoAnswer("late"), Unsupported("not offered")], ids=["no answer", "unsupported"])
+def test_a_divergence_that_only_the_shortest_way_shows_counts(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage: Any = SimpleNamespace()
+    runner = Runner(Quotient(TRANSACTIONS, VERSION_2), lambda: stage)
+    play = runner._begin()
+    step = next(steps(TRANSACTIONS, play.state))
+    monkeypatch.setattr(Runner, "shortest", lambda _, edge: Result(edge=edge, found=Found.DIVERGES))
+    runner._fails(step, play, error, {step.edge: None})
+    assert [result.found for result in runner.results.values()] == [Found.DIVERGES]
 
 
 def test_what_diverges_on_the_way_to_an_edge_says_nothing_of_the_edge() -> None:

@@ -106,6 +106,16 @@ def test_a_request_is_repeated_at_the_new_coordinator_when_the_old_one_refuses_i
     assert asked == [old, new]
 
 
+def test_a_request_that_is_not_taken_yet_is_repeated_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[int] = []
+    monkeypatch.setattr(module, "wait", waited.append)
+    errors = iter([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3 + [ErrorCode.NONE])
+    stage = staged(lambda *_: {"ErrorCode": next(errors)})
+    stage.places.seconds = 20.0
+    assert stage.ask(Asked(request=Request("EndTxn", "A")), None).error == ErrorCode.NONE
+    assert waited == [0, 1, 2]
+
+
 def test_a_leader_is_asked_for_until_its_partition_has_no_error() -> None:
     errors = iter([ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE])
 
@@ -184,6 +194,15 @@ def test_a_member_has_an_id_of_its_own_and_owns_what_it_was_given(member: str) -
 )
 def test_a_batch_is_of_the_kind_that_the_machines_give_it(batch: RecordBatch, kind: str) -> None:
     assert _kind(batch) == kind
+
+
+def test_a_control_batch_without_a_marker_is_told_and_is_no_abort() -> None:
+    other = Record(key=b"\0\0\0\2", value=b"")  # a leader change, which only the quorum's log has
+    for records in ([other], []):
+        batch = build_batch(
+            records, producer_id=1, producer_epoch=0, is_transactional=True, is_control=True, base_timestamp=0
+        )
+        assert _kind(batch) == "control batch without a marker"
 
 
 def test_epochs_of_members_count_from_the_first_one_even_if_all_have_left() -> None:
@@ -465,3 +484,145 @@ def test_timestamps_are_those_that_were_sent_unless_the_topic_has_the_time_of_th
     assert "other records" not in stage._entry(sent.stamped(TimestampType.LOG_APPEND_TIME, sent.max_timestamp + 5))
     other = build_batch([Record(value=b"w")] * 2, **named).stamped(TimestampType.LOG_APPEND_TIME, 5)
     assert stage._entry(other).endswith(" with other records than were sent")
+
+
+def test_requests_tell_nothing_that_a_client_does_not_know() -> None:
+    stage = staged(nothing)
+    row = stage._row(Asked(request=Request("TxnOffsetCommit"), offset=3))
+    part = {"PartitionIndex": 0, "CommittedOffset": 3, "CommittedLeaderEpoch": -1, "CommittedMetadata": ""}
+    assert row["Topics"] == [{"Name": "topic", "Partitions": [part]}]
+    asked: dict[str, Message] = {}
+
+    def broker(api: str, row: Message) -> Message:
+        asked[api] = row
+        if api == "ListOffsets":
+            return {"Topics": [{"Partitions": [{"ErrorCode": 0, "Offset": 7}]}]}
+        return {"ErrorCode": 0, "TransactionStates": [{"TransactionalId": "prefix-A", "TransactionState": "Empty"}]}
+
+    stage = staged(broker)
+    stage.places._known["leader", "topic", 0] = Address("127.0.0.1", 1)
+    assert stage._latest() == 7
+    latest = {"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": -1}
+    topics = [{"Name": "topic", "Partitions": [latest]}]
+    assert asked["ListOffsets"] == {"ReplicaId": -1, "IsolationLevel": 1, "Topics": topics}
+    state: Any = SimpleNamespace(known=lambda _: SimpleNamespace(producer_id=0))
+    assert stage._listed("A", state) == "Empty"
+    assert asked["ListTransactions"] == {"StateFilters": [], "ProducerIdFilters": [], "DurationFilter": -1}
+    stage.ids[0] = 7000
+    assert stage._listed("A", state) == "Empty"
+    assert asked["ListTransactions"]["ProducerIdFilters"] == [7000]
+
+
+def test_a_member_presents_the_epoch_that_the_broker_gave_it_and_its_own_ones_to_join_and_to_leave() -> None:
+    stage = staged(lambda *_: {"Topics": [{"TopicId": "id"}]})
+    stage.generation_shift = 4
+    told = {}
+    for action in ("JoinConsumerGroup", "Heartbeat", "LeaveConsumerGroup"):
+        told[action] = stage._row(Asked(request=Request(action, FIRST), member=FIRST, generation=2))["MemberEpoch"]
+    assert told == {"JoinConsumerGroup": 0, "Heartbeat": 6, "LeaveConsumerGroup": -1}
+
+
+@pytest.mark.parametrize(("error", "offset"), [(0, 5), (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, None)])
+def test_only_a_batch_that_was_appended_has_an_offset(error: int, offset: int | None) -> None:
+    part = {"ErrorCode": error, "BaseOffset": 5}
+    stage = staged(lambda *_: {"Responses": [{"PartitionResponses": [part]}]})
+    stage.places._known["leader", "topic", 0] = Address("127.0.0.1", 1)
+    reply = stage.ask(Asked(request=Request("ProduceOutside", FIRST), sequence=0), None)
+    assert (reply.error, reply.offset) == (error, offset)
+
+
+def test_without_a_version_of_offset_fetch_that_can_require_stable_offsets_nothing_is_read() -> None:
+    with pytest.raises(Unsupported, match="requireStable needs version 7, the broker offers 6"):
+        staged(nothing, OffsetFetch=6)._offset()
+
+
+def renamed(row: object, field: str) -> object:
+    """A response with another value in every field of that name."""
+    if isinstance(row, list):
+        return [renamed(each, field) for each in row]
+    if not isinstance(row, dict):
+        return row
+    others = {True: 99, False: "another"}
+    return {k: others[isinstance(v, int)] if k == field else renamed(v, field) for k, v in row.items()}
+
+
+NAMED = {
+    "Produce": {
+        "Responses": [{"Name": "topic", "PartitionResponses": [{"Index": 0, "ErrorCode": 0, "BaseOffset": 3}]}]
+    },
+    "AddPartitionsToTxn": {
+        "ResultsByTopicV3AndBelow": [
+            {"Name": "topic", "ResultsByPartition": [{"PartitionIndex": 0, "PartitionErrorCode": 0}]}
+        ]
+    },
+    "Fetch": {
+        "Responses": [
+            {
+                "Topic": "topic",
+                "Partitions": [{"PartitionIndex": 0, "ErrorCode": 0, "HighWatermark": 0, "Records": b""}],
+            }
+        ]
+    },
+    "ListOffsets": {"Topics": [{"Name": "topic", "Partitions": [{"PartitionIndex": 0, "ErrorCode": 0, "Offset": 3}]}]},
+    "DescribeProducers": {
+        "Topics": [{"Name": "topic", "Partitions": [{"PartitionIndex": 0, "ErrorCode": 0, "ActiveProducers": []}]}]
+    },
+    "OffsetFetch": {
+        "Groups": [
+            {
+                "GroupId": "prefix-group",
+                "ErrorCode": 0,
+                "Topics": [
+                    {"Name": "topic", "Partitions": [{"PartitionIndex": 0, "ErrorCode": 0, "CommittedOffset": 3}]}
+                ],
+            }
+        ]
+    },
+    "ConsumerGroupDescribe": {"Groups": [{"GroupId": "prefix-group", "ErrorCode": 0, "GroupEpoch": 1, "Members": []}]},
+    "DescribeTransactions": {
+        "TransactionStates": [
+            {
+                "TransactionalId": "prefix-A",
+                "ErrorCode": 0,
+                "TransactionState": "Empty",
+                "ProducerId": 1,
+                "ProducerEpoch": 0,
+                "Topics": [],
+            }
+        ]
+    },
+}
+"""An answer to each question, with the fields that name what it is about."""
+READ: dict[str, Callable[[Stage], object]] = {
+    "Produce": lambda stage: stage.ask(Asked(request=Request("ProduceOutside", FIRST), sequence=0), None),
+    "AddPartitionsToTxn": lambda stage: stage.ask(Asked(request=Request("AddPartitionsToTxn")), None),
+    "Fetch": lambda stage: stage._log(),
+    "ListOffsets": lambda stage: stage._latest(),
+    "DescribeProducers": lambda stage: stage._producers(),
+    "OffsetFetch": lambda stage: stage._offset(),
+    "ConsumerGroupDescribe": lambda stage: stage._members(),
+    "DescribeTransactions": lambda stage: stage.described("A"),
+}
+SUBJECTS = {"Name", "Topic", "Index", "PartitionIndex", "GroupId", "TransactionalId"}
+
+
+@pytest.mark.parametrize("api", NAMED)
+def test_an_answer_about_another_partition_group_or_transactional_id_is_no_answer(api: str) -> None:
+    def read(answer: Any) -> object:
+        stage = staged(lambda *_: answer, OffsetFetch=9)
+        stage.places._known["leader", "topic", 0] = Address("127.0.0.1", 1)
+        return READ[api](stage)
+
+    read(NAMED[api])
+    fields = {field for field in SUBJECTS if f"'{field}'" in str(NAMED[api])}
+    assert fields
+    for field in fields:
+        with pytest.raises(NoAnswer, match=f"a response about {field} (another|99), where .* was asked about"):
+            read(renamed(NAMED[api], field))
+
+
+def test_a_coordinator_of_another_key_is_no_answer() -> None:
+    other = {"Coordinators": [{"Key": "another", "ErrorCode": 0, "Host": "127.0.0.1", "Port": 1}]}
+    wire: Any = SimpleNamespace(ask=lambda *_: other, version=lambda _: 4)
+    with pytest.raises(NoAnswer, match="a response about Key another, where id was asked about"):
+        Places(wire).coordinator(module.TRANSACTION_KEY, "id")

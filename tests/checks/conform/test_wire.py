@@ -90,7 +90,7 @@ def test_an_answer_has_the_fields_of_its_version() -> None:
     [
         (lambda _, version, number: versions(version, number + 1), "the answer to another request"),
         (lambda *_: b"", "closed the connection"),
-        (lambda *_: struct.pack(">i", -1), "-1 bytes announced"),
+        (lambda *_: struct.pack(">i", -1), "at byte 0: -1 bytes announced"),
         (lambda *_: struct.pack(">i", wire.ANSWER_LIMIT + 1), f"{wire.ANSWER_LIMIT + 1} bytes announced"),
         (lambda *_: framed(b"\0\0"), "ApiVersions v3"),
     ],
@@ -188,3 +188,57 @@ def test_a_wait_doubles_up_to_a_tenth_of_a_second(monkeypatch: pytest.MonkeyPatc
     for attempt in (0, 1, 5, 6, 100, 10_000):
         wire.wait(attempt)
     assert waits == [0.002, 0.004, 0.064, 0.1, 0.1, 0.1]
+
+
+# --- logging in ------------------------------------------------------------------------------------------------------
+
+LOGIN = Security(mechanism="PLAIN", username="u", password="p")  # noqa: S106 - of nobody
+
+
+def sasl(api: str, version: int, correlation: int, row: dict[str, Any]) -> bytes:
+    """A framed answer to a request of a login."""
+    return framed(wire._SASL_CODEC.write_response(api, version, correlation, row))
+
+
+def logging_in(handshake: int = 0, authenticate: int = 0) -> tuple[Answer, list[tuple[int, int]]]:
+    """A broker that answers a login with these codes, and what it is asked."""
+    seen: list[tuple[int, int]] = []
+
+    def answer(key: int, version: int, number: int) -> bytes:
+        seen.append((key, version))
+        if key == 17:
+            return sasl("SaslHandshake", version, number, {"ErrorCode": handshake, "Mechanisms": ["GSSAPI", "X"]})
+        if key == 36:
+            row = {"ErrorCode": authenticate, "ErrorMessage": "wrong password", "AuthBytes": b""}
+            return sasl("SaslAuthenticate", version, number, row)
+        return versions(version, number)
+
+    return answer, seen
+
+
+def test_a_client_logs_in_before_it_asks_anything() -> None:
+    answer, seen = logging_in()
+    with broker(answer) as address:
+        asking = Wire(address, LOGIN)
+        asking.connect()
+        asking.close()
+    assert seen == [(17, 1), (36, 0), (18, 3)]
+    assert asking.offered
+
+
+@pytest.mark.parametrize(
+    ("codes", "said", "asked_for"),
+    [((33, 0), "SASL PLAIN is not offered, but GSSAPI, X", [17]), ((0, 58), "SASL: wrong password", [17, 36])],
+)
+def test_a_client_that_is_not_logged_in_asks_nothing_and_says_why(
+    codes: tuple[int, int], said: str, asked_for: list[int]
+) -> None:
+    answer, seen = logging_in(*codes)
+    with broker(answer) as address, pytest.raises(Unreachable, match=f"{address}: {said}"):
+        Wire(address, LOGIN).connect()
+    assert [key for key, _ in seen] == asked_for
+
+
+def test_a_broker_that_knows_no_login_is_unreachable() -> None:
+    with broker(lambda *_: b"") as address, pytest.raises(Unreachable, match="SaslHandshake v1: the broker closed"):
+        Wire(address, LOGIN).connect()
