@@ -324,7 +324,10 @@ class Stage:
             part = _first(topic["ResultsByPartition"], PartitionIndex=self.partition)
             return Reply(error=part["PartitionErrorCode"], request=sent, response=came)
         if api in {"TxnOffsetCommit", "OffsetCommit"}:
-            return Reply(error=_first(_first(answer["Topics"])["Partitions"])["ErrorCode"], request=sent, response=came)
+            by = "TopicId" if "TopicId" in row["Topics"][0] else "Name"
+            topic = _first(answer["Topics"], **{by: row["Topics"][0][by]})
+            part = _first(topic["Partitions"], PartitionIndex=self.partition)
+            return Reply(error=part["ErrorCode"], request=sent, response=came)
         identity = None
         if api == HEARTBEAT:
             identity = self._beaten(given, expected, answer)

@@ -56,7 +56,7 @@ def test_clients_follow_the_newest_transaction_version_that_they_and_the_cluster
     assert (session.asked, session.settings.client, session.settings.level) == followed
     newest = {api: session.wire.caps[api] for api in ("Produce", "EndTxn", "TxnOffsetCommit")}
     assert newest == (
-        {"Produce": 12, "EndTxn": 5, "TxnOffsetCommit": 5}
+        {"Produce": 12, "EndTxn": 5, "TxnOffsetCommit": 6}
         if followed[1] == 2
         else {"Produce": 11, "EndTxn": 4, "TxnOffsetCommit": 4}
     )

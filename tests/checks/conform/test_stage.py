@@ -501,7 +501,7 @@ def test_requests_tell_nothing_that_a_client_does_not_know() -> None:
 
     stage = staged(broker)
     stage.places._known["leader", "topic", 0] = Address("127.0.0.1", 1)
-    assert stage._latest() == 7
+    assert stage._offset_at(module.LATEST) == 7
     latest = {"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": -1}
     topics = [{"Name": "topic", "Partitions": [latest]}]
     assert asked["ListOffsets"] == {"ReplicaId": -1, "IsolationLevel": 1, "Topics": topics}
@@ -555,6 +555,8 @@ NAMED = {
             {"Name": "topic", "ResultsByPartition": [{"PartitionIndex": 0, "PartitionErrorCode": 0}]}
         ]
     },
+    "TxnOffsetCommit": {"Topics": [{"Name": "topic", "Partitions": [{"PartitionIndex": 0, "ErrorCode": 0}]}]},
+    "OffsetCommit": {"Topics": [{"Name": "topic", "Partitions": [{"PartitionIndex": 0, "ErrorCode": 0}]}]},
     "Fetch": {
         "Responses": [
             {
@@ -596,8 +598,10 @@ NAMED = {
 READ: dict[str, Callable[[Stage], object]] = {
     "Produce": lambda stage: stage.ask(Asked(request=Request("ProduceOutside", FIRST), sequence=0), None),
     "AddPartitionsToTxn": lambda stage: stage.ask(Asked(request=Request("AddPartitionsToTxn")), None),
+    "TxnOffsetCommit": lambda stage: stage.ask(Asked(request=Request("TxnOffsetCommit"), offset=1), None),
+    "OffsetCommit": lambda stage: stage.ask(Asked(request=Request("OffsetCommit"), offset=1), None),
     "Fetch": lambda stage: stage._log(),
-    "ListOffsets": lambda stage: stage._latest(),
+    "ListOffsets": lambda stage: stage._offset_at(module.LATEST),
     "DescribeProducers": lambda stage: stage._producers(),
     "OffsetFetch": lambda stage: stage._offset(),
     "ConsumerGroupDescribe": lambda stage: stage._members(),
@@ -619,6 +623,17 @@ def test_an_answer_about_another_partition_group_or_transactional_id_is_no_answe
     for field in fields:
         with pytest.raises(NoAnswer, match=f"a response about {field} (another|99), where .* was asked about"):
             read(renamed(NAMED[api], field))
+
+
+def test_an_answer_about_another_topic_id_is_no_answer() -> None:
+    def answer(api: str, _: Message) -> Message:
+        if api == "Metadata":
+            return {"Topics": [{"ErrorCode": 0, "Name": "topic", "TopicId": "one", "Partitions": []}]}
+        return {"Topics": [{"TopicId": "another", "Partitions": [{"PartitionIndex": 0, "ErrorCode": 0}]}]}
+
+    stage = staged(answer, TxnOffsetCommit=module.FIRST_WITH_TOPIC_IDS)
+    with pytest.raises(NoAnswer, match="a response about TopicId another, where one was asked about"):
+        stage.ask(Asked(request=Request("TxnOffsetCommit"), offset=1), None)
 
 
 def test_a_coordinator_of_another_key_is_no_answer() -> None:
