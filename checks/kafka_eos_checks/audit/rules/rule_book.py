@@ -209,6 +209,11 @@ _NOT_GIVEN_AGAIN = (
     "no; process it by itself, or set the group's offset back, which has all inputs after it processed again, too"
 )
 _KEEP = "; delete no segment"
+_ABORT_BY_HAND = (
+    "kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
+    "--start-offset {offset}"
+)
+_ABORT_IS_RIGHT = "nothing: readers of committed data go on, and skip its records, which were not committed"
 _COMPARE = "compare {file} with the broker's own file; if only the copy is damaged, copy it again. If the broker's"
 _WITHOUT_FILE = "what the audit says without {file}: it counts as missing, so what depends on it is not judged"
 
@@ -347,8 +352,7 @@ _RULES: Mapping[str, Rule] = {
         means="Nobody will end this transaction. Readers of committed data get nothing from its first offset on, and "
         "the log is not compacted there.",
         ends="no",
-        then="kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
-        "--start-offset {offset}",
+        then="first see below what to decide; then " + _ABORT_BY_HAND,
         decide="first whether its coordinator could end it: if all brokers had been down until shortly before the "
         "copy, copy and audit again, because a coordinator aborts what timed out meanwhile within seconds of its "
         "start. Then whether its coordinator has committed it, where the finding does not say: see kafka-dump-log "
@@ -373,22 +377,22 @@ _RULES: Mapping[str, Rule] = {
                 "out meanwhile within seconds of its start. If it does not end: which broker leads that partition of "
                 "__transaction_state, and whether to restart it",
             ),
+            Case(decided.AS_DECIDED, _ABORT_BY_HAND, _ABORT_IS_RIGHT),
+            Case(decided.TAKES_NOTHING, _ABORT_BY_HAND, _ABORT_IS_RIGHT),
             Case(
                 decided.NOT_BY_HAND,
                 "keep its records: " + _DUMP_ALL + " --print-data-log",
                 "stop this producer first: its next transaction with this partition ends this one with its own "
                 "decision, a commit gives readers these records, too, and an abort takes them away. No tool of Kafka "
                 "writes the COMMIT that is missing. So abort it by hand, and produce its records again before the "
-                "producer starts: kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} "
-                "--partition {partition} --start-offset {offset}",
+                "producer starts: " + _ABORT_BY_HAND,
             ),
         ),
         in_test="look in the diagram for a batch that came after the end of its transaction; verification and "
         "transaction version 2 refuse these",
         unjudged="give all logs of __transaction_state of the same moment, or ask the cluster's coordinators: "
-        "kafka-eos watch --bootstrap HOST:PORT --once --from-start. If none has it: "
-        "kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
-        "--start-offset {offset}",
+        "kafka-eos watch --bootstrap HOST:PORT --once --from-start. If none has it, ask its application whether it "
+        "has committed these records, because an abort takes them away. If it has not: " + _ABORT_BY_HAND,
         urgency=Urgency.STUCK,
     ),
     t.NO_TRANSACTION: Rule(
@@ -471,8 +475,8 @@ _RULES: Mapping[str, Rule] = {
         then="stop the transactional producers of the topics with such findings, because a broker that catches up "
         "with several of their transactions writes such entries again; let other replicas lead, stop {broker}, remove "
         "*.index and *.txnindex in its {topic}-{partition} and in each other partition of it with such a finding "
-        "(--findings FILE lists them all), and start it, which rebuilds them. Not where the rule `readable` has found a "
-        "corrupt region: there the broker would cut the segment at its first damaged batch",
+        "(--findings FILE lists them all), and start it, which rebuilds them. Not where the rule `readable` has found "
+        "a corrupt region: there the broker would cut the segment at its first damaged batch",
         restart="{broker} as the next line says, then each other broker with such a finding; no other",
         missing=_BEGINNING,
     ),
