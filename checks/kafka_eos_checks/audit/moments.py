@@ -98,6 +98,8 @@ class Damaged(NamedTuple):
 
 
 DAMAGED_FILE = "damaged file"
+NO_LINE = "no line "
+NO_TOPIC_ID = f"{NO_LINE}topic_id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +236,7 @@ def damaged_in(folder: Path, words: Mapping[str, int]) -> tuple[Damaged, ...]:
     for name, wanted in _LINES.items():
         lines = _lines_of(folder / name)
         if lines is not None and not any(wanted.fullmatch(line.strip()) for line in lines):
-            found.append(Damaged(name, 1, f"no line {wanted.pattern}"))
+            found.append(Damaged(name, 1, f"{NO_LINE}{wanted.pattern}"))
     return tuple(each for each in found if each is not None)
 
 

@@ -122,7 +122,7 @@ PRODUCER = (
         "the records of a transaction take effect all or none, and an instance that was replaced adds none",
         "Transactions",
         lambda values, _: values.has("transactional.id") and values.number("transaction.timeout.ms") > 0,
-        ("late-end-of-transaction", "client-keeps-epoch"),
+        ("no-leader-no-marker", "late-end-of-transaction", "client-keeps-epoch"),
     ),
 )
 CONSUMER = (
@@ -131,7 +131,7 @@ CONSUMER = (
         "the reader is given committed records only, up to the last stable offset",
         "ReadCommitted",
         lambda values, _: values.word("isolation.level") == "read_committed",
-        ("aborted-records-delivered",),
+        ("aborted-records-delivered", "no-leader-no-marker"),
     ),
     Guarantee(
         True,
@@ -152,7 +152,7 @@ STREAMS = {
         "each input that no exception handler skips takes effect once: outputs and offset are committed together",
         "ConsumeTransformProduce",
         always,
-        ("late-offsets", "aborted-records-delivered", "retry-refused-after-restart"),
+        ("late-offsets", "aborted-records-delivered", "no-leader-no-marker", "retry-refused-after-restart"),
     ),
     "without transactions": Guarantee(
         False,

@@ -494,7 +494,7 @@ class ConsumeTransformProduce(ConsumerGroup):
 
         Spec:  ConsumeTransformProduce!LearnAssignment
         KIP:   KIP-848
-        Kafka: ConsumerMembershipManager.maybeReconcile, ConsumerRebalanceListener.onPartitionsLost
+        Kafka: AbstractMembershipManager.maybeReconcile, ConsumerRebalanceListener.onPartitionsLost
         """
         process, member = self.processes[instance], self.membership.members[instance]
         enabled(self.constants.group_protocol == CONSUMER, "the group is a classic one")

@@ -33,7 +33,7 @@ from kafka_eos_checks.audit.moments import (
     Source,
 )
 from kafka_eos_checks.audit.rules.beside import REPLICAS
-from kafka_eos_checks.audit.rules.rule_book import READABLE
+from kafka_eos_checks.audit.rules.rule_book import READABLE, rule_of
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_TRANSACTION
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.cli.command import main
@@ -882,6 +882,9 @@ def test_a_damaged_file_of_a_partition_is_told_whatever_the_moment_of_its_log_is
     [finding] = result.findings
     assert (finding.rule, finding.topic, finding.partition, finding.file) == (READABLE, "generated", 1, name)
     assert finding.evidence.startswith("damaged file: line ")
+    advice = "\n".join(rule_of(READABLE).advice(finding))
+    assert (", move the file away, and start it" in advice) == (name != "partition.metadata")
+    assert ("do not move it away" in advice) == (name == "partition.metadata"), "its broker would begin an empty log"
 
 
 def test_an_empty_checkpoint_is_not_damaged_and_a_link_is_not_followed(cluster: Path, tmp_path: Path) -> None:

@@ -46,6 +46,11 @@ def test_a_guarantee_that_kafka_as_it_ships_breaks_names_the_findings(capsys: py
     assert f"Kafka 4.4 as it ships breaks {finding}" in told
 
 
+@pytest.mark.parametrize("model", ["Transactions", "ReadCommitted", "ConsumeTransformProduce"])
+def test_a_guarantee_about_transactions_names_what_a_partition_without_a_leader_does_to_it(model: str) -> None:
+    assert "no-leader-no-marker" in REQUIRABLE[model].findings
+
+
 @pytest.mark.parametrize(
     ("client", "given", "expected"),
     [

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen import anomalies as jepsen_anomalies
-from kafka_eos_checks.audit.moments import DAMAGED_FILE
+from kafka_eos_checks.audit.moments import DAMAGED_FILE, NO_LINE, NO_TOPIC_ID
 from kafka_eos_checks.audit.rules import (
     applications,
     beside,
@@ -205,7 +205,17 @@ def _writer_of(finding: Finding) -> str:
 _NEVER = "no: what is written stays"
 _SENT_TWICE = "Readers get the same records twice."
 _WRITER = "which application wrote it at that time ({writer})"
+_NOT_GIVEN_AGAIN = (
+    "no; process it by itself, or set the group's offset back, which has all inputs after it processed again, too"
+)
 _KEEP = "; delete no segment"
+_ABORT_BY_HAND = (
+    "kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
+    "--start-offset {offset}"
+)
+_ABORT_IS_RIGHT = "nothing: readers of committed data go on, and skip its records, which were not committed"
+_COMPARE = "compare {file} with the broker's own file; if only the copy is damaged, copy it again. If the broker's"
+_WITHOUT_FILE = "what the audit says without {file}: it counts as missing, so what depends on it is not judged"
 
 _RULES: Mapping[str, Rule] = {
     READABLE: Rule(
@@ -217,12 +227,25 @@ _RULES: Mapping[str, Rule] = {
         then="compare with another replica; " + _DUMP_ALL,
         cases=(
             Case(
+                NO_TOPIC_ID,
+                f"{_COMPARE} is: do not move it away, because a broker takes a folder without it for a stray one, "
+                "renames it (`-stray`), and begins an empty log. Copy {file} of another partition "
+                "or replica of {topic}, or write its two lines, `version: 0` and `topic_id: ID`, with the TopicId that "
+                "`kafka-topics --bootstrap-server HOST:PORT --describe --topic {topic}` shows. Stop {broker} before, "
+                "and start it afterwards",
+                _WITHOUT_FILE,
+            ),
+            Case(
+                f"{DAMAGED_FILE}: line 1: {NO_LINE}",
+                f"{_COMPARE} is: restore it, with the ids of the broker's other log directories, or of its "
+                "configuration and its cluster",
+                _WITHOUT_FILE,
+            ),
+            Case(
                 DAMAGED_FILE,
-                "compare {file} with the broker's own file; if only the copy is damaged, copy it again. If the "
-                "broker's is: let other replicas lead, stop {broker}, move the file away, and start it, which writes "
-                "it anew. Restore meta.properties instead, with the ids of the broker's other log directories, or of "
-                "its configuration and its cluster",
-                "what the audit says without {file}: it counts as missing, so what depends on it is not judged",
+                f"{_COMPARE} is: let other replicas lead, stop {{broker}}, move the file away, and start it, which "
+                "writes it anew",
+                _WITHOUT_FILE,
             ),
         ),
     ),
@@ -329,8 +352,7 @@ _RULES: Mapping[str, Rule] = {
         means="Nobody will end this transaction. Readers of committed data get nothing from its first offset on, and "
         "the log is not compacted there.",
         ends="no",
-        then="kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
-        "--start-offset {offset}",
+        then="first see below what to decide; then " + _ABORT_BY_HAND,
         decide="first whether its coordinator could end it: if all brokers had been down until shortly before the "
         "copy, copy and audit again, because a coordinator aborts what timed out meanwhile within seconds of its "
         "start. Then whether its coordinator has committed it, where the finding does not say: see kafka-dump-log "
@@ -355,22 +377,22 @@ _RULES: Mapping[str, Rule] = {
                 "out meanwhile within seconds of its start. If it does not end: which broker leads that partition of "
                 "__transaction_state, and whether to restart it",
             ),
+            Case(decided.AS_DECIDED, _ABORT_BY_HAND, _ABORT_IS_RIGHT),
+            Case(decided.TAKES_NOTHING, _ABORT_BY_HAND, _ABORT_IS_RIGHT),
             Case(
                 decided.NOT_BY_HAND,
                 "keep its records: " + _DUMP_ALL + " --print-data-log",
                 "stop this producer first: its next transaction with this partition ends this one with its own "
                 "decision, a commit gives readers these records, too, and an abort takes them away. No tool of Kafka "
                 "writes the COMMIT that is missing. So abort it by hand, and produce its records again before the "
-                "producer starts: kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} "
-                "--partition {partition} --start-offset {offset}",
+                "producer starts: " + _ABORT_BY_HAND,
             ),
         ),
         in_test="look in the diagram for a batch that came after the end of its transaction; verification and "
         "transaction version 2 refuse these",
         unjudged="give all logs of __transaction_state of the same moment, or ask the cluster's coordinators: "
-        "kafka-eos watch --bootstrap HOST:PORT --once --from-start. If none has it: "
-        "kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
-        "--start-offset {offset}",
+        "kafka-eos watch --bootstrap HOST:PORT --once --from-start. If none has it, ask its application whether it "
+        "has committed these records, because an abort takes them away. If it has not: " + _ABORT_BY_HAND,
         urgency=Urgency.STUCK,
     ),
     t.NO_TRANSACTION: Rule(
@@ -434,8 +456,9 @@ _RULES: Mapping[str, Rule] = {
         ends="when a member fetches: it goes to where auto.offset.reset says, the first record or the end of the log",
         then=f"{{unpack}}kafka-dump-log --offsets-decoder {_FILE}{{around}}; then look in the brokers' logs for "
         "`Truncating`, and for an unclean election of the partition that the evidence names",
-        decide="set the group's offset (kafka-consumer-groups --reset-offsets) to the offset at which the log was cut, "
-        "before its members fetch again",
+        decide="set the group's offset to the offset at which the log was cut, before its members fetch again. Kafka "
+        "does so only while no member runs: kafka-consumer-groups --bootstrap-server HOST:PORT --group GROUP "
+        "--reset-offsets --topic TOPIC:PARTITION --to-offset OFFSET --execute",
         by_hand="a tool or an application that commits made-up offsets, or folders of a topic removed by hand",
         in_test=_PLUS_ONE,
         missing=Reason(
@@ -452,7 +475,8 @@ _RULES: Mapping[str, Rule] = {
         then="stop the transactional producers of the topics with such findings, because a broker that catches up "
         "with several of their transactions writes such entries again; let other replicas lead, stop {broker}, remove "
         "*.index and *.txnindex in its {topic}-{partition} and in each other partition of it with such a finding "
-        "(--findings FILE lists them all), and start it, which rebuilds them",
+        "(--findings FILE lists them all), and start it, which rebuilds them. Not where the rule `readable` has found "
+        "a corrupt region: there the broker would cut the segment at its first damaged batch",
         restart="{broker} as the next line says, then each other broker with such a finding; no other",
         missing=_BEGINNING,
     ),
@@ -581,7 +605,7 @@ _RULES: Mapping[str, Rule] = {
         subject="checked",
         noun="inputs",
         means="The input is lost: the group will not be given it again, and no output of it was written.",
-        ends="no; set the group's offset back to process it",
+        ends=_NOT_GIVEN_AGAIN,
         then=_EXPLAIN + "; after an abort an application has to seek back to the first offset of the transaction",
         in_test="after an abort, seek back to the first offset of the aborted transaction before the next poll; send "
         "only offsets whose outputs were sent in the same transaction. If the application drops this input on purpose, "
@@ -602,7 +626,7 @@ _RULES: Mapping[str, Rule] = {
         subject="checked",
         noun="inputs",
         means="The input counts as processed, and an output of it is missing and will not be written any more.",
-        ends="no; set the group's offset back to process it",
+        ends=_NOT_GIVEN_AGAIN,
         then="commit offsets in the transaction of the outputs, not by consumer.commit() or enable.auto.commit; write "
         "every output before the offset is sent",
         missing=_LOGS,

@@ -7,15 +7,16 @@ import pytest
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.audit import _copied
-from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.places import place
+from kafka_eos_checks.audit.rules.applications import OFFSET_ALONE, SKIPPED
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, BESIDE_RULES, REPLICAS
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
-from kafka_eos_checks.audit.rules.decided import ENDED, NOT_BY_HAND
+from kafka_eos_checks.audit.rules.decided import AS_DECIDED, ENDED, NOT_BY_HAND, TAKES_NOTHING
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, LOST
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LOG_RULES
-from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
+from kafka_eos_checks.audit.rules.offsets import BEYOND, OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, most_urgent_first, rule_of
 from kafka_eos_checks.audit.rules.transactions import (
     HANGING,
@@ -53,9 +54,31 @@ def test_the_broker_to_restart_is_named_and_a_command_on_an_archive_unpacks_it_f
     assert restart == "restart: broker 2 as the next line says, then each other broker with such a finding; no other"
     assert "stop broker 2, remove *.index and *.txnindex in its orders-3 and in each other partition of it" in then
     assert then.index("stop the transactional producers") < then.index("stop broker 2"), "else it happens again"
+    assert "Not where the rule `readable` has found a corrupt region" in then, "the broker cuts the segment there"
     lines = rule_of(DUPLICATE).advice(finding, place)
     assert lines[2] == "restart: no broker needs it"
     assert lines[3].startswith("next: tar -xJf a.tar.xz && kafka-dump-log --deep-iteration --files brokers/2/orders-3/")
+
+
+def test_an_abort_by_hand_is_the_next_step_only_where_it_takes_nothing_away() -> None:
+    finding = Finding(rule=HANGING, topic="orders", partition=3, offset=57, file="0.log", evidence="open")
+    abort = "kafka-transactions --bootstrap-server HOST:PORT abort --topic orders --partition 3 --start-offset 57"
+    assert rule_of(HANGING).advice(finding)[3] == f"next: first see below what to decide; then {abort}"
+    for safe in (AS_DECIDED, TAKES_NOTHING):
+        told = rule_of(HANGING).advice(replace(finding, evidence=f"open; {safe}"))
+        assert told[3] == f"next: {abort}"
+        assert told[4].startswith("decide: nothing: ")
+    [unjudged] = rule_of(HANGING).advice(replace(finding, kind=Kind.NOT_JUDGED))
+    assert unjudged.index("ask its application") < unjudged.index(abort)
+
+
+def test_the_command_that_sets_a_group_back_executes_and_a_way_without_reading_inputs_again_comes_first() -> None:
+    finding = Finding(rule=BEYOND, topic="__consumer_offsets", partition=3, offset=57, file="0.log")
+    [decide] = [line for line in rule_of(BEYOND).advice(finding) if line.startswith("decide: ")]
+    assert decide.endswith("--reset-offsets --topic TOPIC:PARTITION --to-offset OFFSET --execute"), "else it only tells"
+    for rule in (SKIPPED, OFFSET_ALONE):
+        ends = rule_of(rule).advice(replace(finding, rule=rule))[1]
+        assert ends.startswith("ends by itself: no; process it by itself, or set the group's offset back, which")
 
 
 @pytest.mark.parametrize("rule", [*LOG_RULES, REPLICAS])
