@@ -550,3 +550,31 @@ def test_a_coordinator_of_another_key_is_no_answer() -> None:
     wire: Any = SimpleNamespace(ask=lambda *_: other, version=lambda _: 4)
     with pytest.raises(NoAnswer, match="a response about Key another, where id was asked about"):
         Places(wire).coordinator(module.TRANSACTION_KEY, "id")
+
+
+def test_a_request_presents_the_producer_id_that_the_broker_gave() -> None:
+    stage = staged(nothing)
+    stage.learn(Identity(producer_id=0, epoch=0), given(7000, 0))
+    assert stage._real(Identity(producer_id=0, epoch=3)) == given(7000, 3)
+    assert stage._real(Identity()) == given(-1, -1), "none stays none"
+
+
+@pytest.mark.parametrize(
+    ("version", "row"),
+    [
+        (3, {"Key": "id", "KeyType": module.TRANSACTION_KEY}),
+        (4, {"KeyType": module.TRANSACTION_KEY, "CoordinatorKeys": ["id"]}),
+        (6, {"KeyType": module.TRANSACTION_KEY, "CoordinatorKeys": ["id"]}),
+    ],
+)
+def test_a_coordinator_is_asked_for_in_the_shape_of_the_version_until_it_is_there(version: int, row: Message) -> None:
+    errors = iter([ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE])
+
+    def ask(api: str, sent: Message, *_: object) -> Message:
+        assert (api, sent) == ("FindCoordinator", row)
+        found = {"ErrorCode": next(errors), "Host": "127.0.0.1", "Port": 1}
+        return found if version < 4 else {"Coordinators": [found]}
+
+    wire: Any = SimpleNamespace(ask=ask, version=lambda _: version)
+    assert Places(wire).coordinator(module.TRANSACTION_KEY, "id") == Address("127.0.0.1", 1)
+    assert list(errors) == []
