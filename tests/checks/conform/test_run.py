@@ -8,7 +8,7 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos_checks.conform.known import Cause
-from kafka_eos_checks.conform.mechanisms import TRANSACTIONS
+from kafka_eos_checks.conform.mechanisms import IDEMPOTENCE, TRANSACTIONS
 from kafka_eos_checks.conform.observation import STABLE, WATERMARK
 from kafka_eos_checks.conform.quotient import Quotient, edge_of, steps
 from kafka_eos_checks.conform.run import (
@@ -163,3 +163,24 @@ def test_what_diverges_on_the_way_to_an_edge_says_nothing_of_the_edge() -> None:
     result = Runner(quotient, lambda: stage).shortest(edge)
     assert (result.found, result.differences, len(asked)) == (Found.UNKNOWN, (), 1)
     assert result.reason == f"on the way to it, {edge.path[0].label(TRANSACTIONS.alone)}: answer"
+
+
+@pytest.mark.parametrize(
+    ("error", "found", "known"),
+    [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, Found.CONFORMS, ""), (NONE, Found.KNOWN, "first-sequence")],
+)
+def test_the_shortest_scenario_of_an_edge_tells_a_recorded_difference_from_the_specs_own_answer(
+    error: ErrorCode, found: Found, known: str
+) -> None:
+    quotient = Quotient(IDEMPOTENCE, VERSION_2)
+    begin = next(s for s in steps(IDEMPOTENCE, quotient.initial()) if s.asked.request.name == "P")
+    gap = next(s for s in steps(IDEMPOTENCE, begin.outcomes[0][1]) if s.asked.request.detail == "gap")
+    edge = edge_of(IDEMPOTENCE, gap, [begin.asked.request, gap.asked.request])
+
+    def ask(given: Any, expected: Identity | None) -> Reply:
+        return Reply(error=NONE, identity=expected) if given.request.detail != "gap" else Reply(error=error, offset=0)
+
+    stage: Any = SimpleNamespace(ask=ask, observe=lambda *_, **__: ({}, {}), leave=lambda _: None)
+    result = Runner(quotient, lambda: stage).shortest(edge)
+    assert (result.found, result.known) == (found, known)
+    assert [each.allowed for each in result.scenario][1:] == [("OUT_OF_ORDER_SEQUENCE_NUMBER",)]

@@ -1,11 +1,14 @@
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kafka_eos.machines.broker import HEARTBEAT
+from kafka_eos.server.schemas import served_codec
+from kafka_eos.wire.protocol import Buffer, MalformedMessage
 from kafka_eos_checks.conform.mechanisms import GROUP_OFFSETS, MEMBERS
-from kafka_eos_checks.conform.session import GROUPS, Session, Target, Unusable, _left_out, _session
+from kafka_eos_checks.conform.session import CAPS, GROUPS, Session, Target, Unusable, _left_out, _session
 from kafka_eos_checks.conform.wire import Address, Wire
 
 from .test_behaviours import VERSION_1, VERSION_2
@@ -87,3 +90,22 @@ def test_a_reason_names_the_level_that_a_broker_has() -> None:
     wire = Wire(Address("localhost", 1), offered={HEARTBEAT: (0, 1)}, features={"transaction.version": 2})
     reasons = Session(Target(bootstrap="localhost:1"), wire, VERSION_2, 2, [graph]).unsupported()
     assert reasons == {HEARTBEAT: f"{HEARTBEAT}: group.version 1 is needed, the broker has 0"}
+
+
+@pytest.mark.parametrize(
+    ("api", "row"),
+    [
+        (
+            "AddPartitionsToTxn",
+            {"V3AndBelowTransactionalId": "id", "V3AndBelowTopics": [{"Name": "t", "Partitions": [3]}]},
+        ),
+        ("DeleteTopics", {"TopicNames": ["t"]}),
+    ],
+)
+def test_requests_have_the_newest_version_in_which_a_client_names_topics_so(api: str, row: dict[str, Any]) -> None:
+    codec, kept = served_codec(), []
+    for version in codec.versions(f"{api}Request"):
+        with suppress(MalformedMessage, KeyError, ValueError):
+            read = codec.read(f"{api}Request", version, Buffer(codec.write(f"{api}Request", version, row)))
+            kept += [version] if all(read.get(name) == value for name, value in row.items()) else []
+    assert CAPS[api] == max(kept)

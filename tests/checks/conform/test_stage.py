@@ -19,6 +19,7 @@ from kafka_eos.formats.record_batch import (
     build_control_batch,
     decode_batch,
 )
+from kafka_eos.machines.broker import HEARTBEAT
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos.machines.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL
 from kafka_eos.wire.protocol import Message
@@ -641,3 +642,55 @@ def test_a_coordinator_of_another_key_is_no_answer() -> None:
     wire: Any = SimpleNamespace(ask=lambda *_: other, version=lambda _: 4)
     with pytest.raises(NoAnswer, match="a response about Key another, where id was asked about"):
         Places(wire).coordinator(module.TRANSACTION_KEY, "id")
+
+
+def test_a_request_presents_the_producer_id_that_the_broker_gave() -> None:
+    stage = staged(nothing)
+    stage.learn(Identity(producer_id=0, epoch=0), given(7000, 0))
+    assert stage._real(Identity(producer_id=0, epoch=3)) == given(7000, 3)
+    assert stage._real(Identity()) == given(-1, -1), "none stays none"
+
+
+@pytest.mark.parametrize(
+    ("version", "row"),
+    [
+        (3, {"Key": "id", "KeyType": module.TRANSACTION_KEY}),
+        (4, {"KeyType": module.TRANSACTION_KEY, "CoordinatorKeys": ["id"]}),
+        (6, {"KeyType": module.TRANSACTION_KEY, "CoordinatorKeys": ["id"]}),
+    ],
+)
+def test_a_coordinator_is_asked_for_in_the_shape_of_the_version_until_it_is_there(version: int, row: Message) -> None:
+    errors = iter([ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE])
+
+    def ask(api: str, sent: Message, *_: object) -> Message:
+        assert (api, sent) == ("FindCoordinator", row)
+        found = {"ErrorCode": next(errors), "Host": "127.0.0.1", "Port": 1}
+        return found if version < 4 else {"Coordinators": [found]}
+
+    wire: Any = SimpleNamespace(ask=ask, version=lambda _: version)
+    assert Places(wire).coordinator(module.TRANSACTION_KEY, "id") == Address("127.0.0.1", 1)
+    assert list(errors) == []
+
+
+def test_a_scenario_that_is_left_has_nothing_open_and_no_member() -> None:
+    asked: list[tuple[str, Message]] = []
+    states = {"prefix-A": iter(["Ongoing", "PrepareAbort", "CompleteAbort"]), "prefix-B": iter(["Empty"])}
+
+    def broker(api: str, row: Message) -> Message:
+        if api == "DescribeTransactions":
+            [asked_about] = row["TransactionalIds"]
+            return {"TransactionStates": [{"ErrorCode": 0, "TransactionState": next(states[asked_about])}]}
+        asked.append((api, row))
+        return {}
+
+    stage = staged(broker)
+    stage.places.closing_seconds = 20.0
+    stage.consumers, stage.member_id = {SECOND}, "m"
+    stage.leave(["A", "B"])
+    nobody = {"ProducerId": -1, "ProducerEpoch": -1}
+    assert asked == [
+        ("InitProducerId", {"TransactionalId": "prefix-A", "TransactionTimeoutMs": stage.timeout_ms, **nobody}),
+        (HEARTBEAT, {"GroupId": "prefix-group", "MemberId": f"prefix-{SECOND}", "MemberEpoch": -1}),
+        ("LeaveGroup", {"GroupId": "prefix-group", "MemberId": "m", "Members": [{"MemberId": "m"}]}),
+    ]
+    assert all(list(left) == [] for left in states.values())
