@@ -51,11 +51,12 @@ CALL = re.compile(r"Method (?:([\w/$]+)/)?([\w$]+):")
 METHOD = re.compile(r"(?:([A-Z][\w.]*)\.)?([a-z]\w+)")
 
 
-def cited() -> Iterator[tuple[str, str]]:
-    """The classes and methods in which Kafka 4.3 has the rules that the spec has otherwise."""
+def cited(*, is_inherited: bool = True) -> Iterator[tuple[str, str]]:
+    """The classes and methods in which Kafka 4.3 has its rules: those that the newest release inherits, or others."""
     for rule in RELEASES.rules:
-        name = ""
-        for text in re.split(r"[;,] ", rule.kafka) if SAME.name in rule.by_release else ():
+        name, own = "", rule.by_release.get(SAME.name)
+        is_asked = own is not None and (rule.by_release.get(RELEASES.newest) == own) == is_inherited
+        for text in re.split(r"[;,] ", rule.kafka) if is_asked else ():
             if found := METHOD.fullmatch(text):
                 name = found[1] or name
                 yield name, found[2]
@@ -134,6 +135,9 @@ def test_the_methods_in_which_a_release_has_its_rules_are_those_of_the_other_one
     assert len(there) > 20
     assert {each: lines for each in sorted(there) if (lines := differing(*each))} == {}
     assert differing("UnifiedLog", "fetchOffsetByTimestamp"), "a method that did change is noticed"
+    own = set(cited(is_inherited=False))
+    assert len(own) == 2
+    assert [each for each in own if not differing(*each)] == [], "a rule that names the newest release is in other code"
     others = {each for one in there for each in called(*one)} - there
     assert len(others) > 200
     changed = {(name.rpartition("/")[2], method) for name, method in others if differing(name, method)}
