@@ -181,6 +181,7 @@ NEED = {
     "kafka-eos check models": ("", TLC),
     "kafka-eos check models --kafka 4.3": ("", TLC),
     "kafka-eos check models LateEndIsNotAtomic": ("", TLC),
+    "kafka-eos check models KnowsErrorsOfNames": ("", TLC),
     "kafka-eos check models TransactionsUpgrade TransactionsMixed --kafka 4.3": ("", TLC),
     "kafka-eos check models SnapshotWindowJava": ("", TLC),
     "kafka-eos check mutants": ("", TLC),

@@ -93,11 +93,14 @@ def test_the_whole_check_judges_every_small_model_by_the_rules_of_each_release(
 
     monkeypatch.setattr(release_check, "judge_model", judge)
     verdicts = list(verify.releases(registry))
-    small = [model.name for model in registry.models.values() if model.tier == "small"]
-    releases = Releases().releases
-    assert {verdict.name for verdict in verdicts} == {
-        f"{name}, Kafka {release}" for name in small for release in releases
-    }
+    small = [model for model in registry.models.values() if model.tier == "small"]
+    releases = Releases()
+    names = [
+        {f"{model.name}, Kafka {releases.stated(model.module, release)}" for model in small}
+        for release in releases.releases
+    ]
+    assert {verdict.name for verdict in verdicts} == set().union(*names)
+    assert len(names) == len(set(map(frozenset, names))), "each release has models of its own"
     assert len(judged) > 20
     assert not any(verdict.ok for verdict in verdicts if not verdict.unjudged), "what a run says decides"
     assert sum(bool(verdict.unjudged) for verdict in verdicts) > 20
