@@ -32,8 +32,9 @@ from kafka_eos_checks.conform.mechanisms import (
 )
 from kafka_eos_checks.conform.quotient import Edge, Quotient, step_of
 from kafka_eos_checks.conform.run import FAILURES, Difference, Diverged, Exchange, Found, Play, Result, Runner
+from kafka_eos_checks.conform.stage import TRANSACTION_KEY
 from kafka_eos_checks.conform.territory import Territory
-from kafka_eos_checks.conform.visible import DATA
+from kafka_eos_checks.conform.visible import CURRENT, DATA, NONE
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported, Wire, wait
 
 RESTART, NO_LEADER, TIMEOUT = "restart", "no-leader", "timeout"
@@ -304,6 +305,7 @@ class Interrupting(Runner):
         plays = [(edge, play) for edge in edges if (play := self._led_up_to(edge)) is not None]
         if not plays:
             return
+        away = {edge.name for edge, play in plays if self._may_remember(edge, play)}
         try:
             with self._stops.outage({play.stage.topic for _, play in plays}):
                 self.territory.places.forget()
@@ -311,10 +313,22 @@ class Interrupting(Runner):
             self.territory.places.forget()
             for edge, play in plays:
                 if edge.name not in self.results:
-                    self.results[edge.name] = self._after(edge, play, early.get(edge.name, ()))
+                    result = self._after(edge, play, early.get(edge.name, ()))
+                    if edge.name in away and result.found is Found.DIVERGES:
+                        reason = f"restart: the coordinator is not on broker {self._stops.node}, and forgets nothing"
+                        result = Result(edge=edge, found=Found.UNSUPPORTED, reason=reason)
+                    self.results[edge.name] = result
         finally:
             for _, play in plays:
                 self._end(play)
+
+    def _may_remember(self, edge: Edge, play: Play) -> bool:
+        """Whether the answer may differ because the coordinator is on another broker than the one that restarts."""
+        request = edge.path[-1]
+        if self.quotient.kind != RESTART or request.action != "InitProducerId" or request.whose in {NONE, CURRENT}:
+            return False
+        asked_at = self.territory.places.coordinator(TRANSACTION_KEY, play.stage.transactional_id(request.name))
+        return asked_at != self._stops.address
 
     def _led_up_to(self, edge: Edge, timeout_ms: int = OPEN_MS) -> Play | None:
         """A scenario before its last request; None if it cannot be played so far, which is the edge's result."""

@@ -32,11 +32,11 @@ from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, Request, ask
 from kafka_eos_checks.conform.outages import OPEN_MS, Commands, Interrupting, OutageFailed, Outages, interrupted
 from kafka_eos_checks.conform.quotient import Edge, Quotient, step_of
 from kafka_eos_checks.conform.result import Report, story
-from kafka_eos_checks.conform.run import Counts, Difference, Diverged, Found, Play
+from kafka_eos_checks.conform.run import Counts, Difference, Diverged, Found, Play, Result
 from kafka_eos_checks.conform.session import Target, conform, open_session, repeat
-from kafka_eos_checks.conform.stage import Places, Stage
+from kafka_eos_checks.conform.stage import TRANSACTION_KEY, Places, Stage
 from kafka_eos_checks.conform.territory import Territory
-from kafka_eos_checks.conform.visible import Visible
+from kafka_eos_checks.conform.visible import CURRENT, NONE, Visible
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported
 
 from .test_behaviours import VERSION_2
@@ -451,6 +451,52 @@ def test_a_coordinator_that_waits_for_a_leader_conforms(monkeypatch: pytest.Monk
         leader = stage.places.leader(stage.topic, stage.partition)
         coordinators = {stage.places._known["coordinator", stage.transactional_id(name), 1] for name in "AB"}
         assert leader not in coordinators
+
+
+@pytest.mark.parametrize(
+    ("kind", "action", "whose", "there", "may"),
+    [
+        ("restart", "InitProducerId", "epoch - 1", "away", True),
+        ("restart", "InitProducerId", "epoch - 1", "here", False),
+        ("restart", "InitProducerId", NONE, "away", False),
+        ("restart", "InitProducerId", CURRENT, "away", False),
+        ("restart", "EndTxn", "epoch - 1", "away", False),
+        ("no-leader", "InitProducerId", "epoch - 1", "away", False),
+    ],
+)
+def test_a_coordinator_on_another_broker_than_the_one_that_restarts_may_remember(
+    kind: str, action: str, whose: str, there: str, may: bool
+) -> None:
+    asked: list[Any] = []
+
+    def coordinator(*about: Any) -> Address:
+        asked.append(about)
+        return Address(there, 1)
+
+    own: Any = SimpleNamespace(
+        quotient=SimpleNamespace(kind=kind),
+        territory=SimpleNamespace(places=SimpleNamespace(coordinator=coordinator)),
+        _stops=SimpleNamespace(address=Address("here", 1)),
+    )
+    edge: Any = SimpleNamespace(path=(Request("EndTxn"), Request(action, "B", whose)))
+    play: Any = SimpleNamespace(stage=SimpleNamespace(transactional_id=lambda name: f"own-{name}"))
+    assert outages.Interrupting._may_remember(own, edge, play) is may
+    assert asked in ([], [(TRANSACTION_KEY, "own-B")])
+
+
+@pytest.mark.parametrize("may", [True, False])
+def test_an_answer_of_a_coordinator_that_did_not_restart_is_no_divergence(
+    may: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outages.Interrupting, "_may_remember", lambda *_: may)
+    monkeypatch.setattr(outages.Interrupting, "_after", lambda _, edge, *__: Result(edge=edge, found=Found.DIVERGES))
+    with served(data=tmp_path / "data") as cluster:
+        report = report_on(
+            cluster, ["restart-transaction: Empty, bumped*: Init*epoch - 1*"], monkeypatch, restarts(cluster)
+        )
+    assert report.found.keys() == {Found.UNSUPPORTED if may else Found.DIVERGES}
+    reason = "restart: the coordinator is not on broker 1, and forgets nothing"
+    assert {result.reason for result in report.results.values()} == {reason if may else ""}
 
 
 def refusing(monkeypatch: pytest.MonkeyPatch, error: Exception, asks: Callable[[Request], bool]) -> None:
