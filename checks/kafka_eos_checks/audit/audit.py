@@ -685,7 +685,7 @@ def _unreadable(
 
 
 def _behind(directories: Iterable[Behind]) -> Iterator[Finding]:
-    """What is told of directories whose replicas end below the high watermark of another one."""
+    """The findings about log directories with replicas that are behind: told, and no violations."""
     for each in directories:
         own, kind = each.log, Kind.TOLD.value
         found = Finding(rule=REPLICAS, topic=own.topic, partition=own.partition, broker=own.broker, kind=kind)

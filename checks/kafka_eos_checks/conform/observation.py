@@ -47,7 +47,7 @@ def entry_line(offset: int, kind: str, producer: object, epoch: int, sequence: i
 
 
 def later_line(batches: Sequence[int], given: Callable[[int], str]) -> str:
-    """What a read_committed reader is given that begins at one of the last batches, but the first.
+    """The batches that readers of committed data are given from each of the last batches on, except the first batch.
 
     Args:
         batches: the offsets of all batches and markers.

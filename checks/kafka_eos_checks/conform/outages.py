@@ -305,8 +305,8 @@ class Interrupting(Runner):
         plays = [(edge, play) for edge in edges if (play := self._led_up_to(edge)) is not None]
         if not plays:
             return
-        away = {edge.name for edge, play in plays if self._may_remember(edge, play)}
         try:
+            away = {edge.name for edge, play in plays if self._may_remember(edge, play)}
             with self._stops.outage({play.stage.topic for _, play in plays}):
                 self.territory.places.forget()
                 early = self._end_without_leader(plays) if self.quotient.kind == NO_LEADER else {}
@@ -325,7 +325,9 @@ class Interrupting(Runner):
     def _may_remember(self, edge: Edge, play: Play) -> bool:
         """Whether the answer may differ because the coordinator is on another broker than the one that restarts."""
         request = edge.path[-1]
-        if self.quotient.kind != RESTART or request.action != "InitProducerId" or request.whose in {NONE, CURRENT}:
+        if self.quotient.kind != RESTART or self._stops.is_alone:
+            return False
+        if request.action != "InitProducerId" or request.whose in {NONE, CURRENT}:
             return False
         asked_at = self.territory.places.coordinator(TRANSACTION_KEY, play.stage.transactional_id(request.name))
         return asked_at != self._stops.address

@@ -680,7 +680,7 @@ class Stage:
         return observation.joined(given), stable
 
     def _later(self) -> tuple[str, str]:
-        """What readers of committed data are given that do not begin at the start: by timestamps, at later offsets."""
+        """The offsets that readers of committed data find by timestamp, and what later offsets give them."""
         offsets: list[int] = []
         written: list[tuple[int, int]] = []
         for row, batches in self._fetched(committed=False):

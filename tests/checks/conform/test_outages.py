@@ -454,18 +454,19 @@ def test_a_coordinator_that_waits_for_a_leader_conforms(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("kind", "action", "whose", "there", "may"),
+    ("kind", "action", "whose", "there", "alone", "may"),
     [
-        ("restart", "InitProducerId", "epoch - 1", "away", True),
-        ("restart", "InitProducerId", "epoch - 1", "here", False),
-        ("restart", "InitProducerId", NONE, "away", False),
-        ("restart", "InitProducerId", CURRENT, "away", False),
-        ("restart", "EndTxn", "epoch - 1", "away", False),
-        ("no-leader", "InitProducerId", "epoch - 1", "away", False),
+        ("restart", "InitProducerId", "epoch - 1", "away", False, True),
+        ("restart", "InitProducerId", "epoch - 1", "away", True, False),
+        ("restart", "InitProducerId", "epoch - 1", "here", False, False),
+        ("restart", "InitProducerId", NONE, "away", False, False),
+        ("restart", "InitProducerId", CURRENT, "away", False, False),
+        ("restart", "EndTxn", "epoch - 1", "away", False, False),
+        ("no-leader", "InitProducerId", "epoch - 1", "away", False, False),
     ],
 )
 def test_a_coordinator_on_another_broker_than_the_one_that_restarts_may_remember(
-    kind: str, action: str, whose: str, there: str, may: bool
+    kind: str, action: str, whose: str, there: str, alone: bool, may: bool
 ) -> None:
     asked: list[Any] = []
 
@@ -476,7 +477,7 @@ def test_a_coordinator_on_another_broker_than_the_one_that_restarts_may_remember
     own: Any = SimpleNamespace(
         quotient=SimpleNamespace(kind=kind),
         territory=SimpleNamespace(places=SimpleNamespace(coordinator=coordinator)),
-        _stops=SimpleNamespace(address=Address("here", 1)),
+        _stops=SimpleNamespace(address=Address("here", 1), is_alone=alone),
     )
     edge: Any = SimpleNamespace(path=(Request("EndTxn"), Request(action, "B", whose)))
     play: Any = SimpleNamespace(stage=SimpleNamespace(transactional_id=lambda name: f"own-{name}"))

@@ -166,7 +166,7 @@ def test_a_coordinator_that_assigns_nothing_is_waited_for_so_long(monkeypatch: p
 
 
 def cleaned(*codes: int | Exception, seconds: float = 20.0) -> list[str]:
-    """What is left of a topic and a group, each of which the broker answers with these codes."""
+    """The names of a topic and a group that are left behind if the broker answers their deletion with these codes."""
 
     def answering() -> Callable[[], int]:
         left = iter(codes)
