@@ -21,10 +21,9 @@ from kafka_eos_checks.audit.jepsen.operations import HISTORY, is_jepsen
 from kafka_eos_checks.audit.mistaken import seems
 from kafka_eos_checks.audit.moments import LOCK, is_locked
 from kafka_eos_checks.audit.places import is_uri, listed, sizes_of
-from kafka_eos_checks.audit.segments.header_tables import is_table
 from kafka_eos_checks.audit.segments.splits import SUFFIXES as LOG_SUFFIXES
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_directories, logs_in
-from kafka_eos_checks.audit.weights import HISTORY_WEIGHT, OPERATIONS_WEIGHT, TABLE_WEIGHT
+from kafka_eos_checks.audit.weights import weight_of
 from kafka_eos_checks.kit.recording import UnsafeArchive, unpacked
 
 SEGMENT_SUFFIX, ARCHIVE_SUFFIX = ".log", ".tar.xz"
@@ -76,10 +75,10 @@ class Inputs:
     @property
     def weight(self) -> int:
         """Bytes of segments that take about as long to audit as all this."""
-        files = [log.file(name) for log in self.logs for name in log.segments]
-        sizes = zip(files, sizes_of(files), strict=True)
-        own = sum(size * (TABLE_WEIGHT if is_table(file) else 1) for file, size in sizes)
-        return own + HISTORY_WEIGHT * self.history_bytes + OPERATIONS_WEIGHT * self.operation_bytes
+        segments = [log.file(name) for log in self.logs for name in log.segments]
+        histories = [*chain.from_iterable(map(files_of, self.histories)), *self.operations]
+        sizes = [*sizes_of(segments), *(file.stat().st_size for file in histories)]
+        return sum(map(weight_of, [*segments, *histories], sizes))
 
     @property
     def history_bytes(self) -> int:

@@ -622,6 +622,11 @@ def test_workers_import_the_audit_early_only_if_the_input_seems_large(
     (tmp_path / "logs" / "h.jsonl").write_bytes(b" " * 200)
     monkeypatch.setattr("kafka_eos_checks.audit.weights.LEAST_WEIGHT", size + 200)
     assert seem_large([tmp_path / "logs"]), "a byte of a history weighs more than one of a segment"
+    (tmp_path / "logs" / "h.jsonl").rename(tmp_path / "logs" / "h.headers.parquet")
+    monkeypatch.setattr("kafka_eos_checks.audit.weights.LEAST_WEIGHT", size + 200 * 20)
+    assert not seem_large([tmp_path / "logs"])
+    (tmp_path / "logs" / "h.headers.parquet").rename(tmp_path / "logs" / "h.parquet")
+    assert seem_large([tmp_path / "logs"]), "one of a history in Parquet more than one of a table of headers"
 
 
 @pytest.mark.parametrize("jobs", ["0", "-1", "two"])

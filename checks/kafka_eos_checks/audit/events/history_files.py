@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from kafka_eos.histories.history import Event, event_from_json, read_history
+from kafka_eos_checks.audit.events.blocks import Block, Lines
 from kafka_eos_checks.audit.events.columns import REFUSED, Column, column_of, struct_of
 from kafka_eos_checks.audit.events.history_tables import numbered_rows, opened, read_rows, rows_at
 from kafka_eos_checks.audit.places import count_read_of, open_range
@@ -107,10 +108,10 @@ ATTEMPTS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
 """Reads of an event only what tells a batch or committed offsets, and the transaction; in a third of the time."""
 
 
-def numbered_events(part: Range) -> Iterator[tuple[Ints, list[Any]]]:
+def numbered_events(part: Range) -> Iterator[tuple[Ints, Block]]:
     """The events of a range, some at a time, and the place of each in the file: a byte, or the number of a row.
 
-    An event is a :data:`Column`. msgspec reads lines five times as fast as json and accepts less (no lone surrogates,
+    msgspec reads lines five times as fast as json and accepts less (no lone surrogates,
     no bytes that are no UTF-8); what it refuses is read again as any other history is. It reads them faster still if
     it knows each field of ``detail``.
 
@@ -127,11 +128,12 @@ def numbered_events(part: Range) -> Iterator[tuple[Ints, list[Any]]]:
         starts = np.concatenate(([0], ends + 1))
         events = _decoded(data, starts, ends)
         if events is not None:
-            yield at + starts, events
+            yield at + starts, Lines(events)
             continue
         lines = zip((at + starts).tolist(), data.split(b"\n"), strict=True)
         found = [(place, event) for place, line in lines for event in _event(line, source, place)]
-        yield np.array([place for place, _ in found], np.int64), [event for _, event in found]
+        if found:
+            yield np.array([place for place, _ in found], np.int64), Lines([event for _, event in found])
 
 
 def _decoded(data: bytes, starts: Ints, ends: Ints) -> list[Any] | None:

@@ -1,12 +1,11 @@
 """Histories in Parquet: tables with a row for each event, in the columns of an event.
 
-``detail`` is JSON text, a struct or a map. Numbers become lists at once, and each distinct text is decoded once. Rows
-with anything else in them, such as a column of another type, are read one by one, as the readable rules read them: some
-ten times slower, with the same events and errors.
+``detail`` is JSON text, a struct or a map. Rows stay columns, and each distinct text is decoded once. Rows with
+anything else in them, such as a column of another type, are read one by one, as the readable rules read them: some ten
+times slower, with the same events and errors.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,14 @@ from kafka_eos.histories.history import (
     MalformedHistory,
     event_from_row,
 )
-from kafka_eos_checks.audit.events.columns import COLUMNS, DETAILS, REFUSED, Column, Detail, column_of, detail_of
+from kafka_eos_checks.audit.events.blocks import NOWHERE, Block, Coded, Lines, Table
+from kafka_eos_checks.audit.events.columns import DETAILS, REFUSED, Detail, column_of, detail_of
 from kafka_eos_checks.audit.places import arrow_source, count_read_of
+from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.kit.missing import need
 
 ROWS_AT_ONCE = 4096
+_TEXTS = {name for name, kind in COLUMN_TYPES.items() if kind is str}
 _DETAIL, _ANY = msgspec.json.Decoder(Detail), msgspec.json.Decoder(dict[str, Any])
 
 
@@ -44,7 +46,10 @@ def opened(path: Path) -> Any:
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     try:
-        return pq.ParquetFile(arrow_source(path))
+        with pq.ParquetFile(arrow_source(path)) as file:
+            metadata, schema = file.metadata, file.schema_arrow
+        texts = [field.name for field in schema if field.name in _TEXTS and pa.types.is_string(field.type)]
+        return pq.ParquetFile(arrow_source(path), metadata=metadata, read_dictionary=texts)
     except pa.ArrowInvalid as error:
         raise MalformedHistory(str(path), 1, f"no Parquet: {error}") from None
 
@@ -56,20 +61,22 @@ def read_rows(path: Path) -> Iterator[Event]:
             yield from _events(batch, str(path), number + 1)
 
 
-def numbered_rows(path: Path, groups: range) -> Iterator[tuple[int, list[Any]]]:
-    """The events in some groups of rows, some at a time, each a :data:`Column`; and the number of the first, from 0.
+def numbered_rows(path: Path, groups: range) -> Iterator[tuple[int, Block]]:
+    """The events in some groups of rows, some at a time, and the number of the first, from 0.
 
     Raises:
         MalformedHistory: a row is no event; ``line`` is its number, from 0.
     """
     with opened(path) as file:
         for number, batch in _batches(file, path, groups):
-            found = _columns(batch)
-            yield number, list(map(column_of, _events(batch, str(path), number))) if found is None else found
+            table = _table(batch)
+            yield number, Lines(list(map(column_of, _events(batch, str(path), number)))) if table is None else table
 
 
 def rows_at(path: Path, numbers: Sequence[int]) -> Iterator[tuple[int, Event]]:
     """The events in rows with some numbers, from 0, ascending; groups without any of them are not read."""
+    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
+
     wanted, done = np.array(numbers, np.int64), 0
     with opened(path) as file:
         ends = np.cumsum([file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)])
@@ -78,7 +85,11 @@ def rows_at(path: Path, numbers: Sequence[int]) -> Iterator[tuple[int, Event]]:
                 end = int(np.searchsorted(wanted, first + len(batch)))
                 own, done = wanted[done:end], end
                 if len(own):
-                    yield from zip(own.tolist(), _events(batch.take(own - first), str(path), first + 1), strict=True)
+                    some = batch.take(own - first)
+                    columns = dict(zip(some.schema.names, some.columns, strict=True))  # of two of a name the last one
+                    filled = {name: column for name, column in columns.items() if column.null_count < len(column)}
+                    events = _events(pa.RecordBatch.from_pydict(filled), str(path), first + 1)
+                    yield from zip(own.tolist(), events, strict=True)
 
 
 def _batches(file: Any, path: Path, groups: range) -> Iterator[tuple[int, Any]]:
@@ -88,7 +99,7 @@ def _batches(file: Any, path: Path, groups: range) -> Iterator[tuple[int, Any]]:
     number = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
     count_read_of(path, sum(_stored(file.metadata.row_group(group)) for group in groups))
     try:
-        for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=list(groups)):
+        for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=list(groups), use_threads=False):
             yield number, batch
             number += len(batch)
     except pa.ArrowInvalid as error:
@@ -127,66 +138,71 @@ def _plain(row: dict[str, Any], source: str, number: int) -> dict[str, Any]:
 # --- column by column -------------------------------------------------------------------------------------------------
 
 
-def _columns(batch: Any) -> list[Any] | None:
-    """The events in some rows, each a :data:`Column`; None if they have to be read row by row."""
+def _table(batch: Any) -> Table | None:
+    """Some rows by columns; None if they have to be read row by row."""
     names = batch.schema.names
     if len(set(names)) < len(names) or not set(names) <= COLUMN_TYPES.keys() or not set(REQUIRED) <= set(names):
         return None
-    lists: dict[str, Iterable[Any]] = {name: repeat(None) for name in COLUMNS}
+    texts, numbers, details = dict[str, Coded](), dict[str, Ints](), list[Any]([Detail()] * len(batch))
     for name in names:
-        column = batch.column(name)
-        own = _details(column) if name == "detail" else _values(column, COLUMN_TYPES[name])
-        if own is None or (name in REQUIRED and column.null_count):
+        column, kind = batch.column(name), COLUMN_TYPES[name]
+        if column.null_count and name in REQUIRED:
             return None
-        lists[name] = own
-    if "detail" not in names:
-        lists["detail"] = repeat(Detail())
+        if column.null_count == len(column):
+            continue
+        if kind is str and (coded := _texts(column)) is not None:
+            texts[name] = coded
+        elif kind is int and (own := _numbers(column)) is not None:
+            numbers[name] = own
+        elif kind is dict and (found := _details(column)) is not None:
+            details = found
+        else:
+            return None
     for name, words in VOCABULARY.items():
-        if name in names and not set(batch.column(name).unique().to_pylist()) <= {None, *words}:
+        if name in texts and not set(texts[name].texts) <= {None, *words}:
             return None
-    return list(map(Column, *lists.values()))
+    return Table(texts, numbers, details)
 
 
-def _values(column: Any, wanted: type) -> Iterable[Any] | None:
-    """The values of a column, None for one that is absent; None if they are not of a type."""
+def _texts(column: Any) -> Coded | None:
+    """A column of texts, with those that occur; None if they are no texts."""
     import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
 
-    kind, empty = column.type, column.null_count
-    if empty == len(column):
-        return repeat(None)
-    if wanted is int and pa.types.is_integer(kind):
-        numbers = (column.fill_null(0) if empty else column).to_numpy(zero_copy_only=False).tolist()
-        return _with_nulls(numbers, column) if empty else numbers
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if wanted is str and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        texts = [*coded.dictionary.to_pylist(), None]
-        places = coded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False).tolist()
-        return [texts[place] for place in places]
-    return None
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    if not pa.types.is_string(coded.type.value_type) and not pa.types.is_large_string(coded.type.value_type):
+        return None
+    if len(coded.dictionary) > len(coded):  # of a whole group of rows
+        coded = column.dictionary_decode().dictionary_encode()
+    texts = [*coded.dictionary.to_pylist(), None]
+    return Coded(texts, coded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False).astype(np.int64))
 
 
-def _with_nulls(values: Sequence[Any], column: Any) -> list[Any]:
-    """The values of a column, None where it has none."""
-    valid = column.is_valid().to_numpy(zero_copy_only=False).tolist()
-    return [value if there else None for value, there in zip(values, valid, strict=True)]
+def _numbers(column: Any) -> Ints | None:
+    """The numbers of a column, :data:`NOWHERE` for none; None if they are no integers of at most 64 bits."""
+    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
+
+    if not pa.types.is_integer(column.type):
+        return None
+    try:
+        wide = column.cast(pa.int64())
+    except pa.ArrowInvalid:  # unsigned, and too large
+        return None
+    numbers: Ints = (wide.fill_null(NOWHERE) if wide.null_count else wide).to_numpy(zero_copy_only=False)
+    return numbers
 
 
-def _details(column: Any) -> Iterable[Any] | None:
+def _details(column: Any) -> list[Any] | None:
     """The details of some rows; None if they have to be read row by row."""
     import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
 
     count = len(column)
-    if column.null_count == count:
-        return repeat(Detail())
     if pa.types.is_struct(column.type):
         names = [field.name for field in column.type]
         if len(set(names)) < len(names):
             return None
         children = dict(zip(names, column.flatten(), strict=True))
         lists = (children[name].to_pylist() if name in children else [None] * count for name in DETAILS)
-        return map(Detail, *([UNSET if value is None else value for value in own] for own in lists))
+        return list(map(Detail, *([UNSET if value is None else value for value in own] for own in lists)))
     if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
         return None
     texts = column.fill_null("{}").to_numpy(zero_copy_only=False).tolist()
@@ -195,7 +211,7 @@ def _details(column: Any) -> Iterable[Any] | None:
     try:  # each line has whole objects, as it begins and ends with a brace; all together are as many as there are lines
         found = _DETAIL.decode_lines(lines) if ends and "null" not in lines else []
         if len(found) == count:
-            return found
+            return list(found)
     except REFUSED:
         pass  # such as a field that no rule joins by
     try:

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import INJECTED, OF_TESTS, PHASES, MalformedHistory
+from kafka_eos_checks.audit.events.blocks import NOWHERE, Block, Form, integers
 from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.audit.segments.strings import hashes
 
-NOWHERE = np.iinfo(np.int64).min  # an offset or an order that an event does not have
 AT_BITS = 42  # bits of a place in a file; the bits above have the file's number
 CHUNK_EVENTS = 65_536
 Hashes = NDArray[np.uint64]
@@ -333,43 +333,28 @@ class Told(NamedTuple):
     applied: Ints
 
 
-Numbered = tuple[Ints, Sequence[Any]]
-"""The places of some events, and the events, each a :data:`kafka_eos_checks.audit.events.history_files.Column`."""
-
-
-def told(numbered: Iterable[Numbered], source: str) -> Iterator[Told]:
+def told(numbered: Iterable[tuple[Ints, Block]], source: str) -> Iterator[Told]:
     """Turn events into columns, some at a time, each run by itself.
 
     Args:
-        numbered: events, some at a time.
+        numbered: events, some at a time, and the place of each.
         source: the name of the history, for errors.
 
     Raises:
         MalformedHistory: a number has more bits than its column; ``line`` is the place of an event before it.
     """
     made: dict[str, _Columns] = {}
-    for places, events in numbered:
-        runs = list(map(_RUN, events))
-        is_one = not runs or runs.count(runs[0]) == len(runs)
-        for run in runs[:1] if is_one else dict.fromkeys(runs):
+    for places, block in numbered:
+        for run, own, rows in block.by_run():
             columns = made.get(run) or made.setdefault(run, _Columns(run, source))
-            if is_one:
-                columns.add(places, events)
-            else:
-                own = [number for number, each in enumerate(runs) if each == run]
-                columns.add(places[own], [events[number] for number in own])
+            columns.add(places if rows is None else places[rows], own)
             if len(columns) >= CHUNK_EVENTS:
                 yield made.pop(run).finish()
     for columns in made.values():
         yield columns.finish()
 
 
-_RUN, _PROCESS = attrgetter("run"), attrgetter("process")
-_FORM = attrgetter("action", "phase", "topic", "partition", "isolation")
-_GROUP, _PID, _ORDER, _TIME, _OFFSET, _EPOCH = map(
-    attrgetter, ("group", "producer_id", "order", "time_us", "offset", "producer_epoch")
-)  # a tuple for each event would take longer
-_VALUE, _TRANSACTION, _FAULT = map(attrgetter, ("detail.value", "detail.transaction", "detail.fault"))
+_VALUE, _TRANSACTION, _FAULT = map(attrgetter, ("value", "transaction", "fault"))
 _KINDS = {
     (action, phase): number * len(PHASES) + place
     for action, number in _ACTION.items()
@@ -399,9 +384,10 @@ FORM = np.dtype(
 
 
 class _Forms(dict[tuple[Any, ...], int]):
-    """The different forms of events: action, phase, topic, partition and isolation; numbered.
+    """The different forms of events, numbered.
 
     Attributes:
+        all: the forms.
         rows: of each form the fields of a :data:`FORM`.
         marks: of each form its use if it has no producer id, and what else an event of it may be, as bits.
         steps: of each form the step of a transaction with offsets that it may be.
@@ -409,6 +395,7 @@ class _Forms(dict[tuple[Any, ...], int]):
 
     def __init__(self, facts: RunFacts) -> None:
         super().__init__()
+        self.all: list[Form] = []
         self.rows: list[tuple[Any, ...]] = []
         self.marks = bytearray()  # and not a list, which numpy would copy for each block of lines
         self.steps = bytearray()
@@ -448,25 +435,28 @@ class _Forms(dict[tuple[Any, ...], int]):
         may[_COUNTS] = (action, phase) in GENERATION_STEPS
         self.marks.append(use | sum(bit for bit, is_so in may.items() if is_so))
         self.steps.append(step)
+        self.all.append(Form(*form))
         number = self[form] = len(self)
         return number
 
 
-class _Hashes(dict[str, int]):
-    """The hashes of texts that occur often."""
+class _Hashes(dict[str | None, int]):
+    """The hashes of texts that occur often; 0 of no text."""
 
-    def __missing__(self, text: str) -> int:
-        found = self[text] = text_hash(text)
+    def __missing__(self, text: str | None) -> int:
+        found = self[text] = 0 if text is None else text_hash(text)
         return found
 
 
 class _Numbers(dict[str | None, int]):
-    """The numbers of texts that occur often."""
+    """The numbers of texts that occur often; ``texts``: by number."""
 
     def __init__(self) -> None:
+        self.texts: list[str | None] = [None, ""]
         super().__init__({None: _NO_TEXT, "": _EMPTY})
 
     def __missing__(self, text: str) -> int:
+        self.texts.append(text)
         found = self[text] = len(self)
         return found
 
@@ -504,21 +494,26 @@ class _Columns:
         self.following: list[tuple[int, int, int]] = []  # request, the next producer id and epoch that it gives
         self.refusals: list[tuple[int, int]] = []  # request, whether because of the epoch
         self.steps: list[tuple[int, int, int]] = []  # request, step, committed offset
-        self.members: list[tuple[int, str, str, int, int]] = []  # request, process, what it is named, generation, step
+        self.members: list[tuple[int, int, int, int, int]] = []  # request, process, what it is named, generation, step
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, at: Ints, events: Sequence[Any]) -> None:
+    def add(self, at: Ints, block: Block) -> None:
         """Add some events with their places: all that is read of the objects, while they are in the cache."""
-        before, count = len(self), len(events)
+        try:
+            self._add(at, block)
+        except OverflowError:
+            raise MalformedHistory(self.source, int(at[0]), "a number of more than 64 bits") from None
+
+    def _add(self, at: Ints, block: Block) -> None:
+        before, count = len(self), len(block)
         self._count += count
         self.at.append(at)
-        form = np.fromiter(map(self.forms.__getitem__, map(_FORM, events)), np.int64, count)
-        group = np.fromiter(map(self.groups.__getitem__, map(_GROUP, events)), np.int64, count)
-        pids, orders = (self._integers(list(map(column, events))) for column in (_PID, _ORDER))
-        times = list(map(_TIME, events))
-        self.facts.last_ms = max(self.facts.last_ms, inf if None in times else max(times) / 1000)
+        form = block.forms(self.forms)
+        group = block.texts("group", self.groups, np.int64)
+        pids, orders = block.integers("producer_id"), block.integers("order")
+        self.facts.last_ms = max(self.facts.last_ms, block.last_ms())
         marks = np.frombuffer(self.forms.marks, np.uint8)[form]
         use = (marks & _USE).astype(np.uint8)
         use[(use == INPUT) & (group <= _EMPTY)] = REST
@@ -528,50 +523,45 @@ class _Columns:
         self.uses.append(use)
         joined = np.flatnonzero((marks & _JOINS > 0) | (use == COMMIT))
         self.joined.append(before + joined)
-        self._join([events[row] for row in joined.tolist()], use[joined])
+        self._join(block.take(joined), form[joined], group[joined], use[joined])
         requests = np.flatnonzero(use == REQUEST)
         self.requests.append(before + requests)
-        of_producer = (pids[requests] >= 0) & (marks[requests] & _STEPS > 0)
-        of_member = (group[requests] != _NO_TEXT) & (marks[requests] & _COUNTS > 0)
-        failed = marks[requests] & _FAILS > 0
-        self._ask([events[row] for row in requests.tolist()], form[requests], of_producer, of_member, failed)
+        self._ask(block.take(requests), form[requests], group[requests], pids[requests] >= 0)
 
-    def _join(self, events: Sequence[Any], use: NDArray[np.uint8]) -> None:
+    def _join(self, block: Block, form: Ints, group: Ints, use: NDArray[np.uint8]) -> None:
         """Add events that joins need, or that commit offsets."""
-        before, count = self._joined, len(events)
-        self._joined += count
-        self.processes.append(np.fromiter(map(self.names.__getitem__, map(_PROCESS, events)), np.uint64, count))
-        self._values(list(map(_VALUE, events)))
-        numbers = [n & _NUMBER if isinstance(n, int) else NOWHERE for n in map(_TRANSACTION, events)]
+        before, details = self._joined, block.details()
+        self._joined += len(block)
+        self.processes.append(block.texts("process", self.names, np.uint64))
+        self._values(list(map(_VALUE, details)))
+        numbers = [n & _NUMBER if isinstance(n, int) else NOWHERE for n in map(_TRANSACTION, details)]
         self.numbers.append(np.array(numbers, np.int64))
-        self.offsets.append(self._integers(list(map(_OFFSET, events))))
+        self.offsets.append(block.integers("offset"))
         for row in np.flatnonzero(use == OUTPUT).tolist():
-            if events[row].detail.input.__class__ is list:
-                self._sent(before + row, events[row].detail)
+            if details[row].input.__class__ is list:
+                self._sent(before + row, details[row])
         for row in np.flatnonzero(use == COMMIT).tolist():
-            self._asked(before + row, events[row])
+            self._asked(before + row, self.forms.all[form[row]].topic, self.groups.texts[group[row]], details[row])
 
-    def _ask(
-        self,
-        events: Sequence[Any],
-        form: Ints,
-        of_producer: NDArray[np.bool_],
-        of_member: NDArray[np.bool_],
-        failed: NDArray[np.bool_],
-    ) -> None:
-        """Add requests; which of them may be a step of a transaction with offsets, or a member's, or were refused."""
-        before = self._requests
-        self._requests += len(events)
-        names = [each.process if each.transactional_id is None else each.transactional_id for each in events]
-        self.clients.append(np.fromiter(map(self.names.__getitem__, names), np.uint64, len(names)))
-        self.epochs.append(self._integers(list(map(_EPOCH, events))))
-        self.facts.made_up |= INJECTED in map(_FAULT, events)
-        for row in np.flatnonzero(failed).tolist():
-            self._refused(before + row, events[row])
-        for row in np.flatnonzero(of_member).tolist():
-            self._member(before + row, events[row])
-        for row in np.flatnonzero(of_producer).tolist():
-            self._step(before + row, events[row], self.forms.steps[form[row]])
+    def _ask(self, block: Block, form: Ints, group: Ints, of_producer: NDArray[np.bool_]) -> None:
+        """Add requests; which of them have a producer id."""
+        before, details = self._requests, block.details()
+        self._requests += len(block)
+        processes, ids = (block.texts(name, self.names, np.uint64) for name in ("process", "transactional_id"))
+        self.clients.append(np.where(ids == 0, processes, ids))
+        self.epochs.append(block.integers("producer_epoch"))
+        self.facts.made_up |= INJECTED in map(_FAULT, details)
+        marks = np.frombuffer(self.forms.marks, np.uint8)[form]
+        failed = np.flatnonzero(marks & _FAILS > 0)
+        errors = block.take(failed).integers("error").tolist()
+        for row, error in zip(failed.tolist(), errors, strict=True):
+            self._refused(before + row, self.forms.all[form[row]].action, error)
+        members = np.flatnonzero((group != _NO_TEXT) & (marks & _COUNTS > 0))
+        generations = block.take(members).integers("generation").tolist()
+        for row, generation in zip(members.tolist(), generations, strict=True):
+            self._member(before + row, self.forms.all[form[row]], int(processes[row]), generation, details[row])
+        for row in np.flatnonzero(of_producer & (marks & _STEPS > 0)).tolist():
+            self._step(before + row, form[row], self.groups.texts[group[row]], details[row])
 
     def _values(self, values: list[Any]) -> None:
         """Add the values of events as text: their bytes and sizes now, so that no string outlives its event."""
@@ -598,29 +588,28 @@ class _Columns:
         number = output if isinstance(output, int) and abs(output) < _NUMBER else NOWHERE
         self.sent.append((row, place_hash(named[0], named[1]), named[2], number))
 
-    def _asked(self, row: int, event: Any) -> None:
+    def _asked(self, row: int, topic: str | None, group: str | None, detail: Any) -> None:
         """Add a request to commit offsets."""
-        group, topic = text_hash(event.group or ""), event.topic or ""
-        offsets = event.detail.offsets
+        hashed, offsets = text_hash(group or ""), detail.offsets
         for partition, offset in offsets.items() if isinstance(offsets, dict) else ():
             if isinstance(partition, str) and partition.isdecimal() and type(offset) is int:
-                self.asked.append((row, name_hash(group, place_hash(topic, int(partition))), offset))
+                self.asked.append((row, name_hash(hashed, place_hash(topic or "", int(partition))), offset))
             else:
                 self.facts.unclear = True
 
-    def _refused(self, row: int, event: Any) -> None:
+    def _refused(self, row: int, action: str, error: int) -> None:
         """Add a request that was refused with an error that a rule judges."""
-        of_epoch = event.error in EPOCH_REFUSALS
-        if of_epoch or (event.action == "Produce" and event.error in BATCH_REFUSALS):
+        of_epoch = error in EPOCH_REFUSALS
+        if of_epoch or (action == "Produce" and error in BATCH_REFUSALS):
             self.refusals.append((row, of_epoch))
 
-    def _step(self, row: int, event: Any, step: int) -> None:
+    def _step(self, row: int, form: int, group: str | None, detail: Any) -> None:
         """Add a step of a transaction with offsets."""
-        detail, offset = event.detail, 0
-        if event.action == "TxnOffsetCommit":
-            if event.group is None:
+        step, offset = self.forms.steps[form], 0
+        if self.forms.all[form].action == "TxnOffsetCommit":
+            if group is None:
                 return
-            self.facts.sending.add(event.group)
+            self.facts.sending.add(group)
             offset = detail.committed_offset
             if not isinstance(offset, int) or abs(offset) >= _NUMBER:
                 step, offset = UNCLEAR, 0
@@ -635,13 +624,13 @@ class _Columns:
                 step = COMMITTED_IT if committed is True else ABORTED_IT if committed is False else UNCLEAR
         self.steps.append((row, UNCLEAR if detail.repeats is not UNSET else step, offset))
 
-    def _member(self, row: int, event: Any) -> None:
+    def _member(self, row: int, form: Form, process: int, generation: int, detail: Any) -> None:
         """Add a step of a member of a group, if it has a generation."""
-        began = event.action == "JoinGroup"
-        if event.generation is not None and (event.generation >= 0 or began):
-            step = BEGAN if began else COMMIT_SENT if event.phase == "invoke" else COMMIT_TAKEN
-            request = None if event.detail.request is UNSET else event.detail.request
-            self.members.append((row, event.process, str(request), event.generation, step))
+        began = form.action == "JoinGroup"
+        if generation >= 0 or (began and generation != NOWHERE):
+            step = BEGAN if began else COMMIT_SENT if form.phase == "invoke" else COMMIT_TAKEN
+            request = None if detail.request is UNSET else detail.request
+            self.members.append((row, process, self.names[str(request)], generation, step))
 
     def finish(self) -> Told:
         """The columns of all events.
@@ -651,7 +640,7 @@ class _Columns:
         """
         at, order, form, group = (np.concatenate(own) for own in (self.at, self.orders, self.form, self.group))
         forms = np.array(self.forms.rows, FORM)
-        hashed = np.array([0 if text is None else text_hash(text) for text in self.groups], np.uint64)
+        hashed = np.array([0 if text is None else text_hash(text) for text in self.groups.texts], np.uint64)
         use, joined, requests = np.concatenate(self.uses), np.concatenate(self.joined), np.concatenate(self.requests)
         self._grouped(form, group, use)
 
@@ -725,7 +714,7 @@ class _Columns:
 
     def _grouped(self, form: Ints, group: Ints, use: NDArray[np.uint8]) -> None:
         """Note the groups that members polled for, and those of requests."""
-        forms, groups = list(self.forms), list(self.groups)
+        forms, groups = self.forms.all, self.groups.texts
         for number in np.unique(group[use == INPUT]).tolist():
             self.facts.groups[text_hash(groups[number])] = groups[number]
         of_requests = (use == REQUEST) & (group != _NO_TEXT)
@@ -779,9 +768,8 @@ class _Columns:
         found = np.zeros(len(of), MEMBERSHIP)
         for name in ("order", "at"):
             found[name] = requests[name][of]
-        found["group"], found["generation"], found["step"] = group[of], self._integers(generation), step
-        for name, texts in (("process", process), ("request", request)):
-            found[name] = list(map(self.names.__getitem__, texts))
+        found["group"], found["generation"], found["step"] = group[of], generation, step
+        found["process"], found["request"] = process, request
         with_order: Rows = found[found["order"] != NOWHERE]
         return with_order
 
@@ -793,7 +781,7 @@ class _Columns:
     def _integers(self, column: Sequence[int | None]) -> Ints:
         """Numbers, :data:`NOWHERE` for None."""
         try:
-            return np.array([NOWHERE if n is None else n for n in column] if None in column else column, np.int64)
+            return integers(column)
         except OverflowError:
             raise MalformedHistory(self.source, int(self.at[0][0]), "a number of more than 64 bits") from None
 

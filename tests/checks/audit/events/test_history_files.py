@@ -6,15 +6,18 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from zlib import crc32
 
+import numpy as np
 import pytest
 from msgspec import to_builtins
 
-from kafka_eos.histories.history import REQUIRED, Event, MalformedHistory, read_history, write_history
+from kafka_eos.histories.history import COLUMN_TYPES, REQUIRED, Event, MalformedHistory, read_history, write_history
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
-from kafka_eos_checks.audit.events import history_files
-from kafka_eos_checks.audit.events.columns import Detail
+from kafka_eos_checks.audit.events import history_files, history_tables
+from kafka_eos_checks.audit.events.blocks import NOWHERE, Block, Lines, Table
+from kafka_eos_checks.audit.events.columns import Column, Detail, column_of
 from kafka_eos_checks.audit.events.history_files import (
     event_of,
     line_of,
@@ -135,11 +138,33 @@ def in_full(path: Path) -> list[Event] | str:
         return error.reason
 
 
+class Same(dict[Any, Any]):
+    """A mapping of each text to itself."""
+
+    def __missing__(self, text: Any) -> Any:
+        return text
+
+
+def events_of(block: Block) -> list[Any]:
+    """The events of a block, each with the fields of its detail that rules join by."""
+    if isinstance(block, Lines):
+        return list(block.events)
+    columns: dict[str, Any] = {}
+    for name, kind in COLUMN_TYPES.items():
+        if kind is int:
+            columns[name] = [None if number == NOWHERE else number for number in block.integers(name).tolist()]
+        else:
+            columns[name] = block.details() if kind is dict else block.texts(name, Same(), object)
+    return [Column(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+
+
 def by_columns(path: Path, range_bytes: int) -> list[Event] | str:
     """The events of all ranges as they are turned into columns, or the reason why one of them is none."""
     names = [field.name for field in fields(Event)]
     try:
-        blocks = [block for part in ranges_of(path, range_bytes) for block in numbered_events(part)]
+        blocks = [
+            (at, events_of(block)) for part in ranges_of(path, range_bytes) for at, block in numbered_events(part)
+        ]
     except MalformedHistory as error:
         return error.reason
     found = [(at, event) for places, events in blocks for at, event in zip(places, events, strict=True)]
@@ -249,17 +274,57 @@ def any_table(rng: random.Random) -> Any:
     return pa.table(made)
 
 
-def test_rows_are_read_by_columns_as_they_are_one_by_one(tmp_path: Path) -> None:
+def test_rows_are_read_by_columns_as_they_are_one_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
     path = tmp_path / "h.parquet"
     refused = 0
     for _ in range(400):
         pq.write_table(any_table(rng), path, row_group_size=rng.choice((1, 3, 100)))
+        monkeypatch.setattr(history_tables, "ROWS_AT_ONCE", rng.choice((1, 2, 4096)))  # fewer than a group's texts
         expected = joined_by(in_full(path))
         refused += isinstance(expected, str)
         assert by_columns(path, 1) == expected, (seed, pq.read_table(path).to_pylist())
     assert 5 < refused < 200  # of 400, each refused at 0.13: seeds beyond it are fewer than one in 10^10
+
+
+def facts_of(block: Block) -> list[Any]:
+    """All that columns are made of, of a block and of a part of it."""
+    found: list[Any] = []
+    for own in (block, block.take(np.arange(len(block))[::2])):
+        found += [len(own), own.last_ms(), events_of(own), own.forms(Numbered()).tolist()]
+        for name, some, rows in own.by_run():
+            found += [name, events_of(some), None if rows is None else rows.tolist(), some.forms(Numbered()).tolist()]
+    return found
+
+
+class Numbered(dict[Any, int]):
+    """A number for each key, a hash of it that is the same in both blocks."""
+
+    def __missing__(self, form: tuple[Any, ...]) -> int:
+        return crc32(repr(tuple(form)).encode())
+
+
+def test_a_block_of_rows_is_one_of_lines(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    rng, tables = random.Random(seed), 0
+    for _ in range(300):
+        columns = {
+            **{name: [rng.choice(("p", "q", "r")) for _ in range(9)] for name in ("run", "process")},
+            "action": [rng.choice(("Send", "Poll")) for _ in range(9)],
+            "phase": [rng.choice(("ok", "invoke")) for _ in range(9)],
+            **{name: [rng.choice(("a", "b", None)) for _ in range(9)] for name in ("topic", "group")},
+            "partition": [rng.choice((0, 7, None)) for _ in range(9)],
+            "time_us": [rng.choice((1, 1_999, rng.choice((5, None)))) for _ in range(9)],
+            "isolation": [rng.choice(("read_committed", "read_uncommitted", None)) for _ in range(9)],
+            "detail": [rng.choice(('{"value":"x"}', '{"transaction":3}', None)) for _ in range(9)],
+        }
+        path = tmp_path / "h.parquet"
+        pq.write_table(pa.table(columns).slice(0, rng.randint(1, 9)), path)
+        [(_, block)] = [each for part in ranges_of(path) for each in numbered_events(part)]
+        tables += isinstance(block, Table)
+        assert facts_of(block) == facts_of(Lines(list(map(column_of, read_events(path))))), seed
+    assert tables == 300
 
 
 def test_details_are_one_in_each_row(tmp_path: Path) -> None:
@@ -326,7 +391,7 @@ def test_recorded_requests_are_read_as_fast_as_other_events(monkeypatch: pytest.
     odd = b'{"run":"r","process":"p","action":"Send","phase":"fail","detail":{"value":"x","reason":"y"}}'
     path = tmp_path / "h.jsonl"
     path.write_bytes(b"\n".join([*requests, odd, *requests, b""]))
-    events = [event for part in ranges_of(path) for _, block in numbered_events(part) for event in block]
+    events = [event for part in ranges_of(path) for _, block in numbered_events(part) for event in events_of(block)]
     assert len(events) == 2 * len(requests) + 1
     assert again == [odd]
 

@@ -7,6 +7,7 @@ import pytest
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.events import recorded
+from kafka_eos_checks.audit.events.blocks import NOWHERE, Lines
 from kafka_eos_checks.audit.events.columns import column_of
 from kafka_eos_checks.audit.events.recorded import (
     ABORTED_IT,
@@ -15,7 +16,6 @@ from kafka_eos_checks.audit.events.recorded import (
     COMMIT_TAKEN,
     COMMITTED_IT,
     ENDS_IT,
-    NOWHERE,
     SENDS_OFFSET,
     STORED_OFFSET,
     UNCLEAR,
@@ -32,7 +32,7 @@ OFFSETS: dict[str, Any] = {"topic": "in", "partition": 2, "detail": {"committed_
 
 def columns(*events: dict[str, Any]) -> Told:
     made = [column_of(Event(**{"run": "r", "process": "p", "order": 1, **event})) for event in events]
-    [found] = told([(PLACES[: len(made)], made)], "a test")
+    [found] = told([(PLACES[: len(made)], Lines(made))], "a test")
     return found
 
 

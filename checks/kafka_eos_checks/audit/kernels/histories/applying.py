@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_eos_checks.audit.events.recorded import NOWHERE, Hashes, Rows, name_hashes
+from kafka_eos_checks.audit.events.blocks import NOWHERE
+from kafka_eos_checks.audit.events.recorded import Hashes, Rows, name_hashes
 from kafka_eos_checks.audit.kernels.histories.joining import Mask, Setting, is_in, spot
 from kafka_eos_checks.audit.kernels.histories.stored import ABORTED, COMMITTED, VISIBLE
 from kafka_eos_checks.audit.segments.headers import Ints

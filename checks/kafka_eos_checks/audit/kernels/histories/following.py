@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kafka_eos_checks.audit.events.blocks import NOWHERE
 from kafka_eos_checks.audit.events.recorded import (
     ABORTS,
     CHANGES,
     COMMITTED,
     LEFT,
     MOVED,
-    NOWHERE,
     OTHER,
     POLLED,
     SOUGHT,

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafka_eos_checks.audit.events.blocks import NOWHERE
 from kafka_eos_checks.audit.events.recorded import (
     ACKNOWLEDGED,
     COMMITTED,
     HAS_VALUE,
     INVOKED,
-    NOWHERE,
     POLLED,
     REFUSED,
     SENDS,

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import strategies as st
 
 from kafka_eos.histories.history import PHASES, Event
-from kafka_eos_checks.audit.events.recorded import ACTIONS, CHANGES, COMMITTED, NOWHERE, TOLD, UNCOMMITTED, what
+from kafka_eos_checks.audit.events.blocks import NOWHERE
+from kafka_eos_checks.audit.events.recorded import ACTIONS, CHANGES, COMMITTED, TOLD, UNCOMMITTED, what
 from kafka_eos_checks.audit.kernels.histories.following import (
     STEP,
     Readers,

@@ -12,6 +12,7 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.events.blocks import Lines
 from kafka_eos_checks.audit.events.history_files import column_of
 from kafka_eos_checks.audit.events.recorded import Told, joined_hashes, name_hash, place_hash, text_hash, told
 from kafka_eos_checks.audit.kernels.histories.requesting import (
@@ -37,7 +38,9 @@ TOPIC = "in"
 def columns(events: Sequence[Event], *cuts: int) -> Told:
     """The events as columns, of each piece between two cuts by itself."""
     edges = [0, *cuts, len(events)]
-    pieces = [(np.arange(low, high), [column_of(event) for event in events[low:high]]) for low, high in pairwise(edges)]
+    pieces = [
+        (np.arange(low, high), Lines([column_of(event) for event in events[low:high]])) for low, high in pairwise(edges)
+    ]
     first, *others = [found for piece in pieces if len(piece[0]) for found in told([piece], "events")]
     for each in others:
         first.facts.add(each.facts)
