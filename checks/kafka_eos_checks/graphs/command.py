@@ -495,9 +495,7 @@ def as_shipped(models: Sequence[Model], release: str) -> list[Model]:
     found = []
     for column in columns(models, [releases.chosen(release, {model.module for model in models})], releases):
         if column.rules:
-            expected = column.expected(releases)
-            never = (expected.never if expected else ()) or column.model.never
-            found.append(replace(column.entry, never=never))
+            found.append(replace(column.entry, never=column.never(releases)))
     return found
 
 
