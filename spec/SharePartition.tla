@@ -154,7 +154,7 @@ Acknowledge(member, offset, answer) ==
     /\ rejected' = IF answer = "REJECT" THEN rejected \cup {offset} ELSE rejected
     /\ UNCHANGED delivered
 
-(* A member answers too late, which changes nothing. The error is INVALID_RECORD_STATE, or none before the start offset. *)
+(* A member answers too late, which changes nothing (INVALID_RECORD_STATE; no error before the start offset). *)
 AcknowledgeLate(member, offset) ==
     /\ offset \in held[member]
     /\ ~MayAcknowledge(member, offset)

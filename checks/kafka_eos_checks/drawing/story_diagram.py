@@ -314,6 +314,7 @@ _ROLES = {
     "target": Role.BROKER,
     "task": Role.CLIENT,
     "consumer": Role.CLIENT,
+    "member": Role.CLIENT,
     "relay": Role.CLIENT,
     "sink": Role.BROKER,
 }

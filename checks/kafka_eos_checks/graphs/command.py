@@ -492,11 +492,8 @@ def as_shipped(models: Sequence[Model], release: str) -> list[Model]:
         MalformedRegistry: when the release is not known.
     """
     releases = Releases()
-    found = []
-    for column in columns(models, [releases.chosen(release, {model.module for model in models})], releases):
-        if column.rules:
-            found.append(replace(column.entry, never=column.never(releases)))
-    return found
+    found = columns(models, [releases.chosen(release, {model.module for model in models})], releases)
+    return [replace(column.entry, never=column.never(releases)) for column in found if column.rules]
 
 
 def run(arguments: argparse.Namespace) -> int:

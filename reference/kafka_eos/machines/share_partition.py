@@ -211,9 +211,7 @@ class SharePartition:
 
     def filtered(self, last: int) -> frozenset[int]:
         """The offsets that the filter archives."""
-        return frozenset(
-            offset for batch in self.fetched(last) if self.is_filtered(batch) for offset in batch.offsets
-        )
+        return frozenset(offset for batch in self.fetched(last) if self.is_filtered(batch) for offset in batch.offsets)
 
     def can_fetch(self, last: int) -> bool:
         """There is a record to acquire, and a fetch may end at this offset."""
@@ -284,7 +282,7 @@ class SharePartition:
 
     @action("AcknowledgeLate", "Members", "Offsets")
     def acknowledge_late(self, member: str, offset: int) -> Self:
-        """A member answers too late, which changes nothing. The error is INVALID_RECORD_STATE, or none before the start offset.
+        """A member answers too late, which changes nothing (INVALID_RECORD_STATE; no error before the start offset).
 
         Spec:  SharePartition!AcknowledgeLate
         KIP:   KIP-932
