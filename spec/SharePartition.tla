@@ -141,8 +141,7 @@ AcquireForNobody(member, last) ==
 (***************************************************************************)
 
 (* A member may answer for a record as long as it has the record's lock. *)
-MayAcknowledge(member, offset) ==
-    cachedState[offset].state = "ACQUIRED" /\ cachedState[offset].memberId = member
+MayAcknowledge(member, offset) == cachedState[offset].memberId = member
 
 (* A member accepts, releases or rejects a record that it was given. *)
 Acknowledge(member, offset, answer) ==

@@ -8,8 +8,9 @@ BaseOffsetOnly(batch) == batch.baseOffset
 (* for IsFiltered: members are given aborted records, too *)
 FiltersMarkersOnly(batch) == batch.kind = "control"
 
-(* for MayAcquire: a fetch acquires records that another member has *)
-AcquiresAcquired(offset) == cachedState[offset].state \in {"AVAILABLE", "ACQUIRED"}
+(* for MayAcquire: a fetch acquires records that another member has, up to the limit *)
+AcquiresAcquired(offset) ==
+    ~IsDone(cachedState[offset]) /\ cachedState[offset].deliveryCount < DeliveryCountLimit
 
 (* for MayAcknowledge: a member answers for a record that another one has by now *)
 AnyMemberAcknowledges(member, offset) == cachedState[offset].state = "ACQUIRED"

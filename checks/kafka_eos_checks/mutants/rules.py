@@ -2118,8 +2118,9 @@ def filters_markers_only(state: SharePartition, batch: LogBatch) -> bool:
 
 
 def acquires_acquired(state: SharePartition, offset: int) -> bool:
-    """For ``may_acquire``: a fetch acquires records that another member has."""
-    return state.cached_state[offset].state in {AVAILABLE, ACQUIRED}
+    """For ``may_acquire``: a fetch acquires records that another member has, up to the limit."""
+    record = state.cached_state[offset]
+    return not state.is_done(record) and record.delivery_count < state.constants.delivery_count_limit
 
 
 def any_member_acknowledges(state: SharePartition, member: str, offset: int) -> bool:

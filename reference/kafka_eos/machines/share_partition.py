@@ -245,7 +245,7 @@ class SharePartition:
 
         Spec:  SharePartition!AcquireForNobody
         KIP:   KIP-932
-        Kafka: SharePartition.fetchSubMap (IllegalStateException), DelayedShareFetch.handleFetchException
+        Kafka: SharePartition.fetchSubMap, DelayedShareFetch.handleFetchException
         """
         enabled(self.can_fetch(last), "no fetch ends there")
         records = self.acquired(member, last)
@@ -259,8 +259,7 @@ class SharePartition:
 
         Kafka: SharePartition.validateAcknowledgementBatchMemberId, acknowledgePerOffsetBatchRecords
         """
-        record = self.cached_state[offset]
-        return record.state == ACQUIRED and record.member_id == member
+        return self.cached_state[offset].member_id == member
 
     def _without(self, member: str, offset: int) -> Map[str, frozenset[int]]:
         enabled(offset in self.held[member], "the member was not given the record, or has answered")
