@@ -157,6 +157,14 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "ChangeController": (CONTROLLER, "", Kind.RESTART),
         "RestartBroker": ("broker {0}", "", Kind.RESTART),
     },
+    "SharePartition": {
+        "Acquire": ("leader", "member {0}", Kind.REPLY),
+        "AcquireForNobody": ("leader", "member {0}", Kind.REFUSED),
+        "Acknowledge": ("member {0}", "leader", Kind.MESSAGE),
+        "AcknowledgeLate": ("member {0}", "leader", Kind.REFUSED),
+        "ReleaseAcquiredRecords": ("member {0}", "leader", Kind.CRASH),
+        "TimeOutLock": ("leader", "", Kind.EVENT),
+    },
     "Mirror": {
         "Produce": ("source", "", Kind.EVENT),
         "Delete": ("source", "", Kind.EVENT),
@@ -306,6 +314,7 @@ _ROLES = {
     "target": Role.BROKER,
     "task": Role.CLIENT,
     "consumer": Role.CLIENT,
+    "member": Role.CLIENT,
     "relay": Role.CLIENT,
     "sink": Role.BROKER,
 }

@@ -492,13 +492,8 @@ def as_shipped(models: Sequence[Model], release: str) -> list[Model]:
         MalformedRegistry: when the release is not known.
     """
     releases = Releases()
-    found = []
-    for column in columns(models, [releases.chosen(release, {model.module for model in models})], releases):
-        if column.rules:
-            expected = column.expected(releases)
-            never = (expected.never if expected else ()) or column.model.never
-            found.append(replace(column.entry, never=never))
-    return found
+    found = columns(models, [releases.chosen(release, {model.module for model in models})], releases)
+    return [replace(column.entry, never=column.never(releases)) for column in found if column.rules]
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -417,7 +417,7 @@ def _updated(registry: Registry, column: Column, judged: Judged, releases: Relea
     known = expected.violates if expected else {}
     broken = {name: known.get(name, UNNAMED) for name in judged.violated if name != model.expect.violates}
     silent = tuple(name for name in judged.silent if name not in model.silent)
-    never = expected.never if expected else ()
+    never = expected.never if expected else None
     found = Shipped(violates=broken, silent=silent, never=never, states=judged.states or None)
     shared = expected is not None and column.release not in model.shipped
     if found == expected or shared:

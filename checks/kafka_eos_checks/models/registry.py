@@ -96,13 +96,13 @@ class Shipped:
     Attributes:
         violates: property that rules of the release break -> these rules, separated by commas.
         silent: properties that hold and say nothing, since their witnesses are out of reach by these rules.
-        never: actions that cannot be taken by these rules, in the place of the model's; graph equality checks it.
+        never: actions that cannot be taken by these rules, in the place of the model's; None if those are the same.
         states: distinct states.
     """
 
     violates: Mapping[str, str] = field(default_factory=dict)
     silent: tuple[str, ...] = ()
-    never: tuple[str, ...] = ()
+    never: tuple[str, ...] | None = None
     states: int | None = None
 
     @property
@@ -114,7 +114,7 @@ class Shipped:
             parts.append(f"violates = {{ {broken} }}")
         if self.silent:
             parts.append(f"silent = {json.dumps(list(self.silent))}")
-        if self.never:
+        if self.never is not None:
             parts.append(f"never = {json.dumps(list(self.never))}")
         return f"{{ {', '.join(parts)} }}"
 
@@ -317,7 +317,7 @@ def _shipped(given: Any, where: str) -> dict[str, Shipped]:
         unknown = row.keys() - {"states", "violates", "silent", "never"}
         if unknown or not named or type(row.get("states", 0)) is not int:
             raise MalformedRegistry(f'{where}: shipped."{release}" is {row!r}; {usage}')
-        lists = {key: _checked(key, row.get(key, []), where) for key in ("silent", "never")}
+        lists = {key: _checked(key, row[key], where) for key in ("silent", "never") if key in row}
         found[release] = Shipped(**{**row, **lists})
     return found
 

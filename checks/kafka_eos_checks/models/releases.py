@@ -402,6 +402,11 @@ class Column:
                 return self.model.shipped[release]
         return None
 
+    def never(self, releases: Releases) -> tuple[str, ...]:
+        """The actions that cannot be taken by the rules of the release."""
+        expected = self.expected(releases)
+        return self.model.never if expected is None or expected.never is None else expected.never
+
 
 def reached_findings(column: Column, releases: Releases) -> tuple[frozenset[str], frozenset[str]]:
     """The findings of a release that a step of a model can come upon, and those that no step can.
@@ -415,8 +420,7 @@ def reached_findings(column: Column, releases: Releases) -> tuple[frozenset[str]
     behind = {(rule.module, rule.name): rule.finding for rule in rules if rule.finding}
     if not behind or "Next" not in spec.operators(model.module):
         return frozenset(), frozenset(behind.values())
-    expected = column.expected(releases)
-    never = (expected.never if expected else ()) or model.never
+    never = column.never(releases)
     steps = [name for name in spec.actions(model.module, "Next") if name not in never]
     depends = frozenset().union(*(spec.reached_through(model.module, name) for name in steps))
     acting = {(rule.module, rule.name) for rule in column.rules} & depends

@@ -32,6 +32,7 @@ from kafka_eos.machines.mirror import Mirror
 from kafka_eos.machines.producer_ids import ProducerIds
 from kafka_eos.machines.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Limits, Log, Producers, ProducerState
 from kafka_eos.machines.read_committed import AbortedTransaction, IndexedTransaction, ReadCommitted
+from kafka_eos.machines.share_partition import ACQUIRED, ARCHIVED, AVAILABLE, LogBatch, Record, SharePartition
 from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos.machines.stateful_processor import Change, StatefulProcessor, Store, StoreProcess
 from kafka_eos.machines.transaction_coordinator import Appending, Rules, TransactionCoordinator, TransactionMetadata
@@ -2101,3 +2102,45 @@ def copies_ahead(state: Mirror, task: str) -> Mirror:
     """For ``copy``: a task copies records before the source has them."""
     enabled(state.tasks[task].position in state.constants.records, "there is no such record")
     return replace(Mirror.copy(replace(state, produced=state.tasks[task].position), task), produced=state.produced)
+
+
+# --- rules of SharePartition --------------------------------------------------------------------------------------
+
+
+def base_offset_only(state: SharePartition, batch: LogBatch) -> int:
+    """For ``looked_up``: the filter looks at the base offset of a batch, as Kafka's does."""
+    return batch.base_offset
+
+
+def filters_markers_only(state: SharePartition, batch: LogBatch) -> bool:
+    """For ``is_filtered``: members are given aborted records, too."""
+    return batch.kind == "control"
+
+
+def acquires_acquired(state: SharePartition, offset: int) -> bool:
+    """For ``may_acquire``: a fetch acquires records that another member has, up to the limit."""
+    record = state.cached_state[offset]
+    return not state.is_done(record) and record.delivery_count < state.constants.delivery_count_limit
+
+
+def any_member_acknowledges(state: SharePartition, member: str, offset: int) -> bool:
+    """For ``may_acknowledge``: a member answers for a record that another one has by now."""
+    return state.cached_state[offset].state == ACQUIRED
+
+
+def one_delivery_more(state: SharePartition, record: Record) -> Record:
+    """For ``released``: a record is available once more after the last delivery."""
+    is_last = record.delivery_count > state.constants.delivery_count_limit
+    return state.ended(record, ARCHIVED if is_last else AVAILABLE)
+
+
+def passes_open_records(state: SharePartition, records: Mapping[int, Record]) -> int:
+    """For ``start_offset_after``: the start offset passes records that are not done."""
+    later = (offset for offset in records if offset >= state.start_offset)
+    return max((offset + 1 for offset in later if state.is_done(records[offset])), default=state.start_offset)
+
+
+def never_looks_back(state: SharePartition) -> frozenset[int]:
+    """For ``fetchable``: the next fetch begins after all records that were ever acquired."""
+    later = (offset for offset in state.constants.offsets if offset >= state.start_offset)
+    return frozenset(offset for offset in later if state.cached_state[offset].delivery_count == 0)

@@ -376,6 +376,7 @@ UNWALKED: Mapping[str, str] = {
     "AtomicTransactions": _WHOLE,
     "ExactlyOnce": _WHOLE,
     "ProducerIds": "TLC searches it completely, with more blocks and restarts than a walk would meet",
+    "SharePartition": "TLC searches it completely; a longer log has more records, each with the same few states",
     **dict.fromkeys(
         ("ConsumerInduction", "CoordinatorInduction", "FencingInduction", "OffsetsInduction", "PartitionLogInduction"),
         _ANY_STATE,

@@ -12,6 +12,7 @@ from kafka_eos.machines.idempotent_producer import IdempotentProducer
 from kafka_eos.machines.mirror import Mirror
 from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos.machines.producer_ids import ProducerIds
+from kafka_eos.machines.share_partition import SharePartition
 from kafka_eos.machines.stateful_processor import StatefulProcessor
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos.machines.transactional_producer import TransactionalProducer
@@ -36,6 +37,7 @@ from kafka_eos_checks.tla.behaviour import Step
         ExternalSink,
         Mirror,
         ProducerIds,
+        SharePartition,
         StatefulProcessor,
         Transfer,
     ],

@@ -117,7 +117,7 @@ def test_no_step_comes_upon_a_finding_by_an_action_that_the_model_never_takes(re
     [column] = columns([model], ["4.3"], releases)
     expected = column.expected(releases)
     assert expected is not None
-    assert (expected.never, "Restart" in model.never) == ((), True)
+    assert (expected.never, "Restart" in model.never) == (None, True)
     reached, others = reached_findings(column, releases)
     assert "retry-refused-after-restart" in others - reached
 
@@ -189,6 +189,7 @@ def test_a_model_of_version_2_says_nothing_of_a_release_without_it(releases: Rel
     found = {column.model.name: column.outside for column in columns(models.values(), ["3.9"], releases)}
     assert found["Transactions"] == "Kafka 3.9 has no Versions = 2"
     assert found["TransactionsVersion1"] == ""
+    assert found["SharePartition"] == "Kafka 3.9 has no DeliveryCountLimit = 2"
     assert found["MarkersVersion2"] == "Kafka 3.9 has no TransactionVersion = 2"
     assert found["TransactionalOffsetsUnverified"].startswith("TransactionalOffsets with FALSE is not stated for 3.9: ")
     assert found["TransactionalProducer"] == ""
@@ -273,6 +274,14 @@ def test_a_result_is_written_after_those_of_newer_releases(registry: Registry) -
     found = Registry(registry.folder).models["Counter"].shipped
     assert list(found) == ["2.0", "1.0"]
     assert found == {"2.0": newer, "1.0": Shipped(states=8)}
+
+
+def test_an_action_that_only_a_releases_rules_allow_is_taken_by_them(registry: Registry, releases: Releases) -> None:
+    model = Registry().models["SharePartition"]
+    shared, own = columns([model], ["3.9", "4.3"], releases)
+    assert (shared.never(releases), own.never(releases)) == (("AcquireForNobody",), ())
+    registry.update_shipped("Counter", "2.0", Shipped(states=9, never=()))
+    assert Registry(registry.folder).models["Counter"].shipped["2.0"].never == ()
 
 
 def test_a_release_inherits_the_rules_of_another_except_those_that_name_it(releases: Releases) -> None:
