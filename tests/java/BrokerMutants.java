@@ -20,7 +20,8 @@ import javassist.expr.MethodCall;
  *
  * <p>As an agent ({@code -javaagent:broker-mutants.jar=NAME}) it makes one mutant. It says on standard error of each
  * changed class "mutant NAME applied to CLASS", and ends the broker if there was nothing to change. As a program it
- * lists all mutants: name, "restart" if only a restart can show it, classes, and why the changed rule is wrong.
+ * lists all mutants: name, "restart" if only a restart can show it or "level 1" if only a cluster of transaction.version
+ * 1 can, classes, and why the changed rule is wrong.
  */
 public final class BrokerMutants {
     private static final String LOG = "org.apache.kafka.storage.internals.log.";
@@ -167,7 +168,8 @@ public final class BrokerMutants {
         mutant("timeout-commits", "Half of a transaction is committed, because its producer is gone.")
             .in(COORDINATOR, reads("*abortTimedOut*", "ABORT", "{ $_ = " + COMMIT + "; }"));
         mutant("fence-does-not-bump", "A producer that was fenced by an abort may go on in its epoch.")
-            .in(METADATA, first("prepareFenceProducerEpoch", "this.hasFailedEpochFence = true;"));
+            .in(METADATA, first("prepareFenceProducerEpoch", "this.hasFailedEpochFence = true;"))
+            .levelOne();
         mutant("any-producer-id-expected", "A producer whose id was replaced gets the new one.")
             .in(COORDINATOR, body("isValidProducerId$1", "{ return true; }"));
         mutant("init-while-pending", "A request meets a transition that is not in the log yet.")
@@ -258,7 +260,7 @@ public final class BrokerMutants {
     private static final class Mutant {
         private final String wrong;
         private final Map<String, Edit> edits = new LinkedHashMap<>();
-        private boolean restarts;
+        private String needs = "";
 
         private Mutant(String wrong) {
             this.wrong = wrong;
@@ -270,7 +272,11 @@ public final class BrokerMutants {
         }
 
         private void restarts() {
-            restarts = true;
+            needs = "restart";
+        }
+
+        private void levelOne() {
+            needs = "level 1";
         }
     }
 
@@ -403,7 +409,7 @@ public final class BrokerMutants {
 
     public static void main(String[] arguments) {
         ALL.forEach((name, mutant) -> System.out.println(
-            String.join("\t", name, mutant.restarts ? "restart" : "", String.join(",", mutant.edits.keySet()),
+            String.join("\t", name, mutant.needs, String.join(",", mutant.edits.keySet()),
                 mutant.wrong)));
     }
 }

@@ -2,10 +2,10 @@
 
 An agent (tests/java/BrokerMutants.java) changes the bytecode of a broker of Kafka 4.3 while it starts. Each mutant is
 asked by clients of version 2, then of version 1, until an answer or a state differs; some mutants show only after a
-restart. First the unchanged broker is asked in the same ways, and has to conform: otherwise nothing counts. A mutant
-that nothing notices is a survivor, unless conform/broker_mutants.toml says why nothing can notice it. A mutant that was
-not applied, and one whose broker does not start, are errors. Results are kept in build/checked/broker-mutants as long
-as nothing that they depend on changes, so an interrupted call continues.
+restart, or on a cluster of transaction.version 1. First the unchanged broker is asked in the same ways, and has to
+conform: otherwise nothing counts. A mutant that nothing notices is a survivor, unless conform/broker_mutants.toml says
+why nothing can notice it. A mutant that was not applied, and one whose broker does not start, are errors. Results are
+kept in build/checked/broker-mutants as long as nothing that they depend on changes, so an interrupted call continues.
 """
 
 import argparse
@@ -41,10 +41,15 @@ from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder, fingerp
 SOURCE = CLONE / "tests" / "java" / "BrokerMutants.java"
 SURVIVORS = Path(__file__).parent / "broker_mutants.toml"  # it decides no result, only what is expected
 MODULE = "kafka_eos_checks.conform.broker_mutants_command"
-VERSION_2, VERSION_1, AFTER_RESTART = "clients of version 2", "clients of version 1", "after a restart"
+VERSION_2, VERSION_1 = "clients of version 2", "clients of version 1"
+AFTER_RESTART, AT_LEVEL_1 = "after a restart", "transaction.version 1"
+WAYS = {"": (VERSION_2, VERSION_1), "restart": (AFTER_RESTART,), "level 1": (AT_LEVEL_1,)}
+"""The ways in which a broker is asked, one after the other, by the need of its mutant."""
 ANSWER_SECONDS = 5.0
-WAY_SECONDS = {VERSION_2: 120.0, VERSION_1: 120.0, AFTER_RESTART: 300.0}
+WAY_SECONDS = {VERSION_2: 120.0, VERSION_1: 120.0, AT_LEVEL_1: 120.0, AFTER_RESTART: 600.0}
 """The longest time that a broker is asked in one way."""
+RESTARTED = 3
+"""Of so many edges one is asked after a restart, which takes as long as all others together."""
 EPILOG = """examples:
   kafka-eos check broker-mutants                    all of them (half an hour)
   kafka-eos check broker-mutants 'marker-*' --list
@@ -76,23 +81,23 @@ class Mutant:
 
     Attributes:
         name: its name.
-        restarts: only a restart can show it.
+        needs: the key of its :data:`WAYS`.
         classes: the changed classes.
         wrong: why the changed rule is wrong.
     """
 
     name: str
-    restarts: bool
+    needs: str
     classes: tuple[str, ...]
     wrong: str
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """The ways in which its broker is asked, one after the other."""
-        return (AFTER_RESTART,) if self.restarts else (VERSION_2, VERSION_1)
+        """The ways in which its broker is asked."""
+        return WAYS[self.needs]
 
 
-CONTROL = Mutant("", False, (), "")
+CONTROL = Mutant("", "", (), "")
 """The unchanged broker."""
 
 
@@ -144,7 +149,7 @@ def listed(jar: Path) -> list[Mutant]:
 
 
 def parsed(text: str) -> list[Mutant]:
-    """The mutants of a list: a line for each, with name, ``restart``, classes and sentence.
+    """The mutants of a list: a line for each, with name, need, classes and sentence.
 
     Raises:
         UnusableMutants: a line is none, or there is none.
@@ -152,9 +157,9 @@ def parsed(text: str) -> list[Mutant]:
     mutants = []
     for line in text.splitlines():
         fields = line.split("\t")
-        if len(fields) != 4 or not all((fields[0], fields[2], fields[3])) or fields[1] not in {"", "restart"}:
+        if len(fields) != 4 or not all((fields[0], fields[2], fields[3])) or fields[1] not in WAYS:
             raise UnusableMutants(f"the agent lists {line!r}, which is no mutant")
-        mutants.append(Mutant(fields[0], fields[1] == "restart", tuple(fields[2].split(",")), fields[3]))
+        mutants.append(Mutant(fields[0], fields[1], tuple(fields[2].split(",")), fields[3]))
     if not mutants:
         raise UnusableMutants("the agent lists no mutant")
     return mutants
@@ -212,7 +217,7 @@ def difference(broker: Broker, way: str) -> str:
     session = open_session(
         Target(
             bootstrap=f"127.0.0.1:{broker.port}",
-            transaction_version=1 if way == VERSION_1 else 2,
+            transaction_version=1 if way in {VERSION_1, AT_LEVEL_1} else 2,
             seconds=ANSWER_SECONDS,
             commands=commands,
             timeouts=commands is None,
@@ -229,7 +234,9 @@ def difference(broker: Broker, way: str) -> str:
     try:
         if commands is not None:
             session.outages = InPlace(session.wire, commands, broker)
-        wanted = {name for name in session.edges() if commands is None or name.startswith(f"{RESTART}-")}
+        wanted = list(session.edges())
+        if commands is not None:
+            wanted = [name for name in wanted if name.startswith(f"{RESTART}-")][::RESTARTED]
         report = conform(session, wanted, look)
     except Differs as differs:
         return str(differs)
@@ -246,7 +253,8 @@ def tried(mutant: Mutant, jar: Path, folder: Path, ask: Callable[[Broker, str], 
     java = (*SMALL_JAVA, f"-javaagent:{jar}={mutant.name}") if mutant.name else SMALL_JAVA
     started, by, error = False, "", None
     try:
-        with Cluster(folder, settings=AT_ONCE, java=java) as cluster:
+        level = 1 if AT_LEVEL_1 in mutant.ways else 2
+        with Cluster(folder, settings=AT_ONCE, features={"transaction.version": level}, java=java) as cluster:
             started = True
             for way in mutant.ways:
                 if found := ask(cluster[1], way):
@@ -306,8 +314,8 @@ class Run:
         """The outcome of each mutant by name; that of the unchanged broker alone, if it does not conform."""
         found = {each.name: fate for each in mutants if (fate := self._kept(each)) is not None}
         left = [each for each in mutants if each.name not in found]
-        for restarts in sorted({each.restarts for each in left}):
-            control = self._timed(replace(CONTROL, restarts=restarts))
+        for needs in sorted({each.needs for each in left}):
+            control = self._timed(replace(CONTROL, needs=needs))
             if control.outcome is not Outcome.NOT_NOTICED:
                 return control
         for each in left:
