@@ -209,9 +209,10 @@ public final class BrokerMutants {
             .in(PENDING, body("remove", "{ clear($1, $2, $3); return true; }"));
         mutant("delete-leaves-pending", "An offset that was deleted comes back with the marker.")
             .in(PENDING, body("forEach", "{}"));
-        mutant("subscribed-offset-deleted",
+        mutant("offset-of-classic-members-deleted",
             "A consumer at work loses its offset, and begins anew after the next rebalance.")
-            .in(CLASSIC, body("isSubscribedToTopic", "{ return false; }"))
+            .in(CLASSIC, body("isSubscribedToTopic", "{ return false; }"));
+        mutant("offset-of-consumers-deleted", "A consumer at work in a group of KIP-848 loses its offset.")
             .in(MODERN, body("isSubscribedToTopic", "{ return false; }"));
     }
 
