@@ -106,6 +106,9 @@ peers: setup $(JARS)/kafka/.copied $(JARS)/kafka-4.4/.copied $(JARS)/kafka-3.9/.
 kafka-tests: setup $(JARS)/kafka/.copied $(JARS)/kafka-tests/.copied ## Kafka's own tests of transactions, groups, Produce, Fetch and offsets, on the server and on Kafka 4.3; build/kafka-tests.html (half an hour)
 	$(KAFKA_EOS) check kafka-tests --json build/kafka-tests.json
 
+broker-mutants: setup $(JARS)/kafka/.copied ## change the rules of Kafka 4.3's own broker, one at a time: conform must notice (half an hour; goes on where it was ended)
+	$(KAFKA_EOS) check broker-mutants --json $(VERDICTS)/broker-mutants.json
+
 costs: setup $(JARS)/kafka/.copied ## measure again what exactly-once costs, and keep the figures (a quarter of an hour)
 	$(KAFKA_EOS) lab costs --measured checks/kafka_eos_checks/lab/costs/measured.json --json $(VERDICTS)/costs.json
 
@@ -183,4 +186,4 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all check setup test quick-tests test-all lint proofs mutants code-mutants model-check model-check-deep conformance findings sinks replay report book record costs peers kafka-tests bench soak fuzz schemas libraries lock clean help
+.PHONY: all check setup test quick-tests test-all lint proofs mutants code-mutants model-check model-check-deep conformance findings sinks replay report book record costs peers kafka-tests broker-mutants bench soak fuzz schemas libraries lock clean help

@@ -169,6 +169,7 @@ NEED = {
     "kafka-eos check graphs": ("", TLC),
     "kafka-eos check conjuncts": ("", "this needs Java 17 or later: install a JDK"),
     "kafka-eos check code": ("check code server", CLONES),
+    "kafka-eos check broker-mutants": ("", CLONES),
     "kafka-eos book": ("", EXTRA.format("book")),
     "kafka-eos check contracts": ("", EXTRA.format("prove")),
     "kafka-eos lab costs": ("", EXTRA.format("record")),

@@ -79,6 +79,9 @@ _CHECK = Group(
             "kafka_eos_checks.conform.kafka_tests_command",
             "Kafka's own tests, on the server and on Kafka 4.3",
         ),
+        "broker-mutants": Command(
+            "kafka_eos_checks.conform.broker_mutants_command", "Kafka's own broker with a rule changed, against conform"
+        ),
         "walks": Command(
             "kafka_eos_checks.walks.command", "random walks over machines and served clusters under swarms of faults"
         ),

@@ -44,7 +44,8 @@ The command creates topics, groups and transactional.ids whose names begin with 
 topics and groups when it is done; transactional.ids cannot be deleted, they expire (transactional.id.expiration.ms).
 ACLs, for names with that prefix: Create, Describe, Read, Write and Delete on Topic, Read, Describe and Delete on Group,
 Write and Describe on TransactionalId; DescribeConfigs on Cluster, for the seconds from one assignment of a group to
-the next (group.consumer.assignment.interval.ms, which scenarios wait for); IdempotentWrite on Cluster before 3.0.
+the next (group.consumer.assignment.interval.ms, which scenarios wait for); IdempotentWrite on Cluster before 3.0;
+ClusterAction on Cluster for markers, and for questions about transactions, as brokers send them to each other.
 
 Some scenarios leave a transaction open (timeout-…), all at once: until 2 s have passed, and the broker's
 transaction.abort.timed.out.transaction.cleanup.interval.ms, by which the coordinator has to abort it.

@@ -82,8 +82,9 @@ def deciding(state: Broker, instance: Instance) -> tuple[Rule, ...]:
         sys.setprofile(before)
     if after.answer.error is not ErrorCode.NONE and codes:
         return tuple(dict.fromkeys(codes))
-    said = getattr(Broker, instance.action.method).__doc__
-    action = Rule(f"{Broker.MODULE}!{instance.action.name}", _comment(said))
+    said = getattr(type(state), instance.action.method).__doc__
+    module = Broker.MODULE if hasattr(Broker, instance.action.method) else "conform"
+    action = Rule(f"{module}!{instance.action.name}", _comment(said))
     return tuple(dict.fromkeys([action, *conditions]))
 
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.machines.broker import HEARTBEAT, INIT, PRODUCE
+from kafka_eos.machines.broker import ADD_PARTITIONS, COORDINATOR_EPOCH, HEARTBEAT, INIT, PRODUCE
 from kafka_eos.machines.machine import Instance
 from kafka_eos.machines.spec_mapping import camel_case
 from kafka_eos.machines.transaction_coordinator import DEAD, NO_EPOCH, NOBODY, Identity
+from kafka_eos_checks.conform.beyond import DELETE, INSTANCE, MARK, OTHER_INSTANCE, VERIFY, as_instance
 from kafka_eos_checks.conform.visible import (
     ANOTHER_ID,
     CLASSIC,
@@ -44,6 +45,10 @@ COMMIT, ABORT = "commit", "abort"
 NOBODY_COMMITS, MEMBER_COMMITS = "nobody", "member"
 CLAIMS = (MEMBER_COMMITS, "member of the generation before", "member of the next generation", "somebody else")
 """The members of a classic group that commit offsets."""
+AS_INSTANCE = {"as its instance": INSTANCE, "as another instance": OTHER_INSTANCE}
+"""The ``group.instance.id`` that a member presents."""
+COORDINATOR_EPOCHS = {"": 0, "coordinator epoch - 1": -1, "coordinator epoch + 1": 1}
+"""The coordinator epoch of a marker, relative to that of the producer's last marker."""
 COMMITS_OF_MEMBERS = ("OffsetCommit", "TxnOffsetCommit")
 SETTLE = "settle"
 """The broker's own steps, in any order: it writes markers and completes the transaction. No client asks for them."""
@@ -53,6 +58,7 @@ API = {
     "JoinConsumerGroup": HEARTBEAT,
     "Heartbeat": HEARTBEAT,
     "LeaveConsumerGroup": HEARTBEAT,
+    VERIFY: ADD_PARTITIONS,
 }
 """The request of Kafka's protocol that an action stands for, where that has another name."""
 
@@ -105,6 +111,8 @@ class Asked:
         member: the member that it comes from; None for none.
         owned: the member has the partition, as it says.
         assigns: the coordinator makes a new assignment.
+        coordinator_epoch: the coordinator epoch of a marker.
+        version: the version of the marker's transaction.
     """
 
     request: Request
@@ -116,6 +124,8 @@ class Asked:
     member: str | None = None
     owned: bool = False
     assigns: bool = False
+    coordinator_epoch: int = COORDINATOR_EPOCH
+    version: int = 1
 
     @property
     def instance(self) -> Instance:
@@ -133,7 +143,8 @@ class Asked:
             "BatchCounts": self.count,
             "Members": self.member,
             "Generations": self.generation,
-            "BOOLEAN": self.request.detail in {COMMIT, GIVES_UP},
+            "BOOLEAN": self.request.detail.partition(", ")[0] in {COMMIT, GIVES_UP},
+            "CoordinatorEpochs": self.coordinator_epoch,
         }
         return Instance(action, tuple(values[domain] for domain in action.domains))
 
@@ -189,12 +200,23 @@ def _valued(state: Visible, request: Request) -> Asked | None:
     if "Sequences" in domains:
         found = _sequence(state.data, identity, request.detail)
         return replace(given, sequence=found[0], count=found[1]) if found else None
+    if "CoordinatorEpochs" in domains:
+        known, shift = _marked(state, identity), COORDINATOR_EPOCHS[request.detail.partition(", ")[2]]
+        if known + shift < NO_EPOCH:
+            return None
+        epoch = max(known, COORDINATOR_EPOCH) + shift
+        return replace(given, coordinator_epoch=epoch, version=state.broker.marker_version())
     if "Members" in domains:
         committer = _committer(state, request.detail or NOBODY_COMMITS)
         if committer is None:
             return None
         return replace(given, offset=state.offsets.end, member=committer[0], generation=committer[1])
     return given
+
+
+def _marked(state: Visible, identity: Identity) -> int:
+    """The coordinator epoch of a producer's last marker, -1 before its first."""
+    return state.data.state.producer(identity.producer_id).coordinator_epoch
 
 
 def _beating(state: Visible, request: Request) -> Asked:
@@ -215,6 +237,8 @@ def _committer(state: Visible, which: str) -> tuple[str | None, int] | None:
     """Member, and generation or member epoch; None if there is no such epoch."""
     generation = state.group.group.generation
     who, _, shift = which.partition(", ")
+    if shift in AS_INSTANCE and (found := _committer(state, who)) is not None:
+        return as_instance(found[0] or "", AS_INSTANCE[shift]), found[1]
     if shift:
         membership = state.broker.membership
         current = membership.members[who].epoch or membership.epoch
@@ -522,6 +546,99 @@ COMMITS = Mechanism(
 )
 
 
+# --- questions of leaders --------------------------------------------------------------------------------------------
+
+
+def _place_of_questions(state: Visible) -> Hashable:
+    known = state.known("A")
+    return _state_name(state, "A"), min(known.epoch, 1), known.partitions
+
+
+QUESTIONS = Mechanism(
+    name="question",
+    title="questions of leaders about a transaction, in any state of it",
+    kips="KIP-890",
+    transactional_ids=("A",),
+    sends=(
+        Sends("InitProducerId", (NONE,)),
+        Sends("AddOffsetsToTxn"),
+        Sends("AddPartitionsToTxn"),
+        Sends("TxnOffsetCommit"),
+        Sends("Produce", details=("next",)),
+        Sends("EndTxn", details=(COMMIT, ABORT)),
+        Sends(VERIFY, ANYBODY),
+    ),
+    bounds=(
+        AS_CLIENTS_ADD,
+        Bound(
+            "while a transaction is being closed leaders ask about batches of it that come late",
+            lambda state, request: not state.is_settled and (request.action, request.whose) != (VERIFY, CURRENT),
+        ),
+    ),
+    place=_place_of_questions,
+    seen=lambda state, _request, _ends: f"{_state_name(state, 'A')}, {_registered(state, 'A')}",
+)
+
+
+# --- markers of clients ----------------------------------------------------------------------------------------------
+
+
+def _is_behind(state: Visible) -> bool:
+    """The leader has seen a later epoch, of the producer or of its coordinator, than the coordinator has."""
+    own = _own(state, "A")
+    return _relation(state.data, own).startswith("newer") or _marked(state, own) > COORDINATOR_EPOCH
+
+
+def _place_of_markers(state: Visible) -> Hashable:
+    known, own = state.known("A"), _own(state, "A")
+    leader = _relation(state.data, own), _cached(state.data, own) > 0, min(_marked(state, own), 1)
+    return _state_name(state, "A"), min(known.epoch, 2), known.partitions, leader
+
+
+def _seen_by_markers(state: Visible, request: Request, ends: bool) -> str:  # noqa: ARG001 - of the shape that all have
+    own = _own(state, "A")
+    partition = f"partition: {_relation(state.data, own)}"
+    if request.action != MARK:
+        return f"{_state_name(state, 'A')}, {partition}"
+    marked = "before any marker" if _marked(state, own) < 0 else "of a later coordinator" if _marked(state, own) else ""
+    return f"{partition}, {marked}" if marked else partition
+
+
+MARKERS = Mechanism(
+    name="marker",
+    title="markers past the coordinator: fenced by epoch and by coordinator epoch",
+    kips="KIP-98, KIP-664, KIP-1228",
+    transactional_ids=("A",),
+    sends=(
+        Sends("InitProducerId", (NONE,)),
+        Sends("AddPartitionsToTxn"),
+        Sends("Produce", details=("next",)),
+        Sends(MARK, (CURRENT, "epoch - 1", "epoch + 1"), (COMMIT, ABORT)),
+        Sends(MARK, (CURRENT, "epoch + 1"), ("abort, coordinator epoch - 1", "commit, coordinator epoch + 1")),
+        Sends("EndTxn", details=(COMMIT, ABORT)),
+    ),
+    bounds=(
+        WAITS,
+        AS_CLIENTS_ADD,
+        Bound(
+            "a leader that has seen a later epoch refuses the coordinator's markers for ever: nothing else can end",
+            lambda state, request: request.action != MARK and _is_behind(state),
+        ),
+        Bound(
+            "the open transaction could not be ended after a marker of a later coordinator",
+            lambda state, request: request.detail.endswith("+ 1") and bool(state.known("A").partitions),
+        ),
+        Bound(
+            "an empty transaction has no markers",
+            lambda state, request: request.action == "EndTxn" and not state.known("A").partitions,
+        ),
+    ),
+    place=_place_of_markers,
+    seen=_seen_by_markers,
+    with_offset=False,
+)
+
+
 # --- producers without transactions ----------------------------------------------------------------------------------
 
 WRITER, LATE = "P", "Q"
@@ -663,14 +780,16 @@ def _order_of_offsets(state: Visible) -> str:
 
 
 def _place_of_offsets(state: Visible) -> Hashable:
-    registered = tuple((_state_name(state, name), OFFSETS in state.known(name).partitions) for name in ("A", "B"))
-    return registered, bool(state.group.group.members), _order_of_offsets(state)
+    registered = ((_state_name(state, name), OFFSETS in state.known(name).partitions) for name in state.coordinators)
+    return tuple(registered), bool(state.group.group.members), _order_of_offsets(state), state.broker.is_there()
 
 
 def _seen_of_offsets(state: Visible, request: Request, ends: bool) -> str:  # noqa: ARG001 - of the shape that all have
     members = "a member" if state.group.group.members else "no member"
     if request.action in {"AddOffsetsToTxn", "InitProducerId"}:
         return "any"
+    if request.action == DELETE and not state.broker.is_there():
+        return "unknown group"
     accepted = {"OffsetCommit": MEMBER_COMMITS if state.group.group.members else NOBODY_COMMITS}
     if request.action in COMMITS_OF_MEMBERS and request.detail != accepted.get(request.action, ""):
         return members
@@ -690,6 +809,7 @@ GROUP_OFFSETS = Mechanism(
         Sends("AddOffsetsToTxn"),
         Sends("TxnOffsetCommit"),
         Sends("TxnOffsetCommit", details=CLAIMS, names=("A",)),
+        Sends(DELETE, names=("",)),
         Sends("EndTxn", details=(COMMIT, ABORT)),
     ),
     bounds=(
@@ -703,6 +823,44 @@ GROUP_OFFSETS = Mechanism(
         Bound(
             "an empty transaction has no offsets",
             lambda state, request: request.action == "EndTxn" and OFFSETS not in state.known(request.name).partitions,
+        ),
+    ),
+    place=_place_of_offsets,
+    seen=_seen_of_offsets,
+)
+
+
+_INSTANCES = (
+    "member, as its instance",
+    "member of the generation before, as its instance",
+    "somebody else, as its instance",
+    "member, as another instance",
+)
+
+INSTANCES = Mechanism(
+    name="static",
+    title="offsets of a static member: fenced by instance",
+    kips="KIP-345, KIP-447",
+    transactional_ids=("A",),
+    sends=(
+        Sends("InitProducerId", (NONE,)),
+        Sends("JoinGroup", details=("as its instance",), names=("",)),
+        Sends("OffsetCommit", details=(MEMBER_COMMITS, *_INSTANCES), names=("",)),
+        Sends("AddOffsetsToTxn"),
+        Sends("TxnOffsetCommit", details=(MEMBER_COMMITS, *_INSTANCES)),
+        Sends("EndTxn", details=(COMMIT, ABORT)),
+    ),
+    bounds=(
+        WAITS,
+        _begin("A"),
+        AS_CLIENTS_ADD,
+        Bound(
+            "nobody claims to be a member of a group without members",
+            lambda state, request: request.action in COMMITS_OF_MEMBERS and not state.group.group.members,
+        ),
+        Bound(
+            "an empty transaction has no offsets",
+            lambda state, request: request.action == "EndTxn" and OFFSETS not in state.known("A").partitions,
         ),
     ),
     place=_place_of_offsets,
@@ -726,7 +884,7 @@ def _gives_nothing_up(state: Visible, request: Request) -> bool:
 
 
 def _claims_of_unknown_group(state: Visible, request: Request) -> bool:
-    return request.action in COMMITS_OF_MEMBERS and not state.broker.is_known()
+    return request.action in {*COMMITS_OF_MEMBERS, DELETE} and not state.broker.is_known()
 
 
 def _has_no_epoch(state: Visible, request: Request) -> bool:
@@ -770,7 +928,9 @@ def _place_of_members(state: Visible) -> Hashable:
 def _seen_of_members(state: Visible, request: Request, ends: bool) -> str:  # noqa: ARG001 - of the shape that all have
     if request.api == HEARTBEAT:
         return _members(state)
-    if request.action in COMMITS_OF_MEMBERS and request.detail == NOBODY_COMMITS:
+    if request.action == DELETE and not state.group.members():
+        return f"no members, {_offsets_of(state)}"
+    if request.action == DELETE or (request.action in COMMITS_OF_MEMBERS and request.detail == NOBODY_COMMITS):
         return "members" if state.group.members() else "no members"
     if request.action in COMMITS_OF_MEMBERS:
         who = request.detail.partition(", ")[0]
@@ -792,6 +952,7 @@ MEMBERS = Mechanism(
         Sends("AddOffsetsToTxn"),
         Sends("OffsetCommit", details=_MEMBER_COMMITS, names=("",)),
         Sends("TxnOffsetCommit", details=_MEMBER_COMMITS),
+        Sends(DELETE, names=("",)),
         Sends("EndTxn", details=(COMMIT, ABORT)),
     ),
     bounds=(
@@ -814,7 +975,7 @@ MEMBERS = Mechanism(
 )
 
 
-MECHANISMS = (IDEMPOTENCE, TRANSACTIONS, COMMITS, READING, GROUP_OFFSETS, MEMBERS)
+MECHANISMS = (IDEMPOTENCE, TRANSACTIONS, QUESTIONS, MARKERS, COMMITS, READING, GROUP_OFFSETS, INSTANCES, MEMBERS)
 
 _LIKE_OLDER = "a leader, and a coordinator that adds a partition, remember no epoch but the latest: as epoch - 1"
 NOT_ASKED = {
@@ -823,6 +984,9 @@ NOT_ASKED = {
     ("Produce", "epoch - 2"): _LIKE_OLDER,
     ("TxnOffsetCommit", "epoch - 2"): _LIKE_OLDER,
     ("ProduceOutside", "epoch - 2"): _LIKE_OLDER,
+    (VERIFY, "epoch - 2"): _LIKE_OLDER,
+    (MARK, "epoch - 2"): _LIKE_OLDER,
+    (MARK, ANOTHER_ID): "a leader knows no producer id but by its batches: as a producer without batches",
     ("ProduceOutside", ANOTHER_ID): "a leader knows no producer id but by its batches: as a producer without batches",
 }
 """The producer ids and epochs that no mechanism presents with an action, and why."""

@@ -24,6 +24,7 @@ from kafka_eos_checks.conform.mechanisms import (
     COMMITS,
     GROUP_OFFSETS,
     IDEMPOTENCE,
+    MARKERS,
     READING,
     SETTLE,
     TRANSACTIONS,
@@ -41,11 +42,11 @@ RESTART, NO_LEADER, TIMEOUT = "restart", "no-leader", "timeout"
 OF_COMMANDS = (RESTART, NO_LEADER)
 """The kinds for which a broker is stopped."""
 INTERRUPTED = {
-    RESTART: (IDEMPOTENCE, TRANSACTIONS, COMMITS, READING, GROUP_OFFSETS),
+    RESTART: (IDEMPOTENCE, TRANSACTIONS, MARKERS, COMMITS, READING, GROUP_OFFSETS),
     NO_LEADER: (TRANSACTIONS, READING),
     TIMEOUT: (TRANSACTIONS, COMMITS),
 }
-"""The mechanisms with outages; not that of members, whose sessions go on meanwhile."""
+"""The mechanisms with outages; not those of members and of a static one, whose sessions go on meanwhile."""
 TITLES = {
     RESTART: "the broker restarts before the last request",
     NO_LEADER: "a transaction ends without a leader",

@@ -28,13 +28,15 @@ KIPS = {
     "Produce": ("KIP-98, KIP-890 part 1", "KIP-890 part 2"),
     "TxnOffsetCommit": ("KIP-98, KIP-447, KIP-890 part 1", "KIP-447, KIP-890 part 2"),
     "OffsetCommit": ("KIP-98", "KIP-98"),
+    "OffsetDelete": ("KIP-496", "KIP-496"),
+    "WriteTxnMarkers": ("KIP-98, KIP-664", "KIP-98, KIP-664, KIP-1228"),
     "JoinGroup": ("KIP-394", "KIP-394"),
     "ConsumerGroupHeartbeat": ("KIP-848", "KIP-848"),
     SETTLE: ("KIP-98", "KIP-890 part 2, KIP-1228"),
 }
 """The KIPs that define a request's behaviour, in transactions of version 1 and of version 2."""
 _ABOUT = {SETTLE: "markers and completion"}
-_OWN_KIPS = {"idempotence": "KIP-98, KIP-360", "members": "KIP-447, KIP-848, KIP-1251"}
+_OWN_KIPS = {"idempotence": "KIP-98, KIP-360", "static": "KIP-345, KIP-447", "members": "KIP-447, KIP-848, KIP-1251"}
 _SHORT_FIELDS = {"coordinator", "listed state", "offset of the group"}
 _DIFFERING = (Found.DIVERGES, Found.UNKNOWN, Found.UNSUPPORTED)  # in the order in which they are shown
 

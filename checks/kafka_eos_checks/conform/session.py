@@ -8,6 +8,7 @@ from functools import partial
 from immutables import Map
 
 from kafka_eos.machines.broker import HEARTBEAT
+from kafka_eos_checks.conform.beyond import MARK
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, Mechanism
 from kafka_eos_checks.conform.outages import (
     OF_COMMANDS,
@@ -39,6 +40,7 @@ CAPS = {
     "AddPartitionsToTxn": 3,
 }
 """The newest versions that name topics by their names, and that clients may send."""
+_TRANSACTIONAL = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "Produce", "TxnOffsetCommit")
 _OLD_CLIENT = {"Produce": 11, "EndTxn": 4, "TxnOffsetCommit": 4}
 _FIRST_OF_NEW_CLIENT = {"Produce": 12, "EndTxn": 5, "TxnOffsetCommit": 5}
 _NEW_CLIENT = {**_FIRST_OF_NEW_CLIENT, "TxnOffsetCommit": 6}
@@ -162,7 +164,7 @@ def _session(target: Target, wire: Wire, mechanisms: Iterable[Mechanism]) -> Ses
 def _versions(wire: Wire) -> Map[str, int]:
     """The version of each request that changes something; the newest if the broker does not offer it."""
     versions = {}
-    for api in ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "Produce", "TxnOffsetCommit"):
+    for api in (*_TRANSACTIONAL, MARK):
         try:
             versions[api] = wire.version(api)
         except Unsupported:

@@ -18,11 +18,13 @@ from kafka_eos.machines.broker import FIRST_WITH_TOPIC_IDS, HEARTBEAT
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos.machines.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL
 from kafka_eos.server.cluster import CONSUMER_OFFSETS
+from kafka_eos.server.schemas import served_codec
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.brokers import fetched
 from kafka_eos_checks.conform import observation
+from kafka_eos_checks.conform.beyond import DELETE, INSTANCE, MARK, VERIFY, claimed
 from kafka_eos_checks.conform.mechanisms import COMMIT as COMMITS
-from kafka_eos_checks.conform.mechanisms import Asked, Request
+from kafka_eos_checks.conform.mechanisms import COORDINATOR_EPOCHS, Asked, Request
 from kafka_eos_checks.conform.visible import DATA, FIRST, MEMBER, OFFSETS, SECOND, STRANGER, Visible
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unsupported, Wire, wait
 
@@ -84,6 +86,9 @@ than that of the reader or of the marker.
 """
 LATEST = -1
 """The timestamp that asks for the last stable offset."""
+FIRST_TO_VERIFY, NEWEST_TO_VERIFY = 4, 5
+"""The versions of AddPartitionsToTxn that ask about partitions in a transaction, as brokers do.    KIP-890."""
+CLUSTER_AUTHORIZATION_FAILED = 31
 NO_MARKER = "control batch without a marker"
 SHORTEST_WAIT = 0.5
 """Seconds for a coordinator that has not closed transactions before."""
@@ -298,13 +303,14 @@ class Stage:
     def _ask_once(self, given: Asked, expected: Identity | None) -> Reply:
         request = given.request
         api = request.api
-        if api == "JoinGroup":
-            return self._join()
+        own = {"JoinGroup": self._join, MARK: self._mark, VERIFY: self._verify}.get(request.action)
+        if own is not None:
+            return own(given)
         row = self._row(given)
         kind, key = TRANSACTION_KEY, self.transactional_id(request.name)
         if api == "Produce":
             at: Address | None = self.places.leader(self.topic, self.partition)
-        elif api in {"TxnOffsetCommit", "OffsetCommit", HEARTBEAT}:
+        elif api in {"TxnOffsetCommit", "OffsetCommit", HEARTBEAT, DELETE}:
             at = self.places.coordinator(GROUP_KEY, self.group)
         elif row.get("TransactionalId", "") is None:
             at = None
@@ -323,7 +329,9 @@ class Stage:
             topic = _first(answer["ResultsByTopicV3AndBelow"], Name=self.topic)
             part = _first(topic["ResultsByPartition"], PartitionIndex=self.partition)
             return Reply(error=part["PartitionErrorCode"], request=sent, response=came)
-        if api in {"TxnOffsetCommit", "OffsetCommit"}:
+        if api in {"TxnOffsetCommit", "OffsetCommit", DELETE}:
+            if answer.get("ErrorCode"):
+                return Reply(error=answer["ErrorCode"], request=sent, response=came)
             by = "TopicId" if "TopicId" in row["Topics"][0] else "Name"
             topic = _first(answer["Topics"], **{by: row["Topics"][0][by]})
             part = _first(topic["Partitions"], PartitionIndex=self.partition)
@@ -336,6 +344,53 @@ class Stage:
             if api == "InitProducerId" and row["TransactionalId"] is not None:
                 self._timeouts[request.name] = row["TransactionTimeoutMs"]
         return Reply(error=answer["ErrorCode"], identity=identity, request=sent, response=came)
+
+    def _mark(self, given: Asked) -> Reply:
+        """Write a marker, as a coordinator does.
+
+        Raises:
+            Unsupported: when clients may not.
+        """
+        real, version = self._real(given.identity), self.wire.version(MARK)
+        decision, _, shift = given.request.detail.partition(", ")
+        marker = {
+            **real,
+            "TransactionResult": decision == COMMITS,
+            "Topics": [{"Name": self.topic, "PartitionIndexes": [self.partition]}],
+            "CoordinatorEpoch": self._coordinator_epoch(real) + COORDINATOR_EPOCHS[shift],
+            "TransactionVersion": given.version,
+        }
+        answer = self.wire.ask(MARK, {"Markers": [marker]}, self.places.leader(self.topic, self.partition), version)
+        topic = _first(_first(answer["Markers"], ProducerId=real["ProducerId"])["Topics"], Name=self.topic)
+        error = _first(topic["Partitions"], PartitionIndex=self.partition)["ErrorCode"]
+        return _of_broker(error, f"{MARK} v{version} {shown(marker)}", answer)
+
+    def _verify(self, given: Asked) -> Reply:
+        """Ask whether the partition is in the transaction, as a leader does.
+
+        Raises:
+            Unsupported: when clients may not, or the broker has no such question.
+        """
+        api, name = given.request.api, self.transactional_id(given.request.name)
+        version = self.wire.version(api, NEWEST_TO_VERIFY)
+        if version < FIRST_TO_VERIFY:
+            raise Unsupported(f"{api}: version {FIRST_TO_VERIFY} is needed, the broker offers {version}")
+        topics = [{"Name": self.topic, "Partitions": [self.partition]}]
+        row = {"TransactionalId": name, **self._real(given.identity), "VerifyOnly": True, "Topics": topics}
+        answer = self.wire.ask(api, {"Transactions": [row]}, self.places.coordinator(TRANSACTION_KEY, name), version)
+        error = answer["ErrorCode"]
+        if not error:
+            topic = _first(
+                _first(answer["ResultsByTransaction"], TransactionalId=name)["TopicResults"], Name=self.topic
+            )
+            error = _first(topic["ResultsByPartition"], PartitionIndex=self.partition)["PartitionErrorCode"]
+        return _of_broker(error, f"{api} v{version} {shown(row)}", answer)
+
+    def _coordinator_epoch(self, real: Message) -> int:
+        """The coordinator epoch of a producer's last marker, as its log has it; 0 before its first."""
+        batches = (batch for _, found in self._fetched(committed=False) for batch in found)
+        markers = (batch.control_record() for batch in batches if batch.producer_id == real["ProducerId"])
+        return max([0, *(marker.coordinator_epoch for marker in markers if marker is not None)])
 
     def _row(self, given: Asked) -> Message:
         request, real = given.request, self._real(given.identity)
@@ -363,6 +418,10 @@ class Stage:
                 return {"TransactionalId": name, "GenerationIdOrMemberEpoch": self._generation(given), **row, **real}
             case "OffsetCommit":
                 return {"GenerationIdOrMemberEpoch": self._generation(given), **self._offset_row(given)}
+            case "OffsetDelete":
+                self.has_group = True
+                partitions = [{"PartitionIndex": self.partition}]
+                return {"GroupId": self.group, "Topics": [{"Name": self.topic, "Partitions": partitions}]}
             case "ConsumerGroupHeartbeat":
                 return self._heartbeat_row(given)
             case "Produce":
@@ -375,6 +434,7 @@ class Stage:
 
     def _offset_row(self, given: Asked) -> Message:
         self.has_group = True
+        member, instance = claimed(given.member)
         part = {
             "PartitionIndex": self.partition,
             "CommittedOffset": given.offset,
@@ -383,8 +443,8 @@ class Stage:
         }
         return {
             "GroupId": self.group,
-            "MemberId": self._member(given.member),
-            "GroupInstanceId": None,
+            "MemberId": self._member(member),
+            "GroupInstanceId": instance,
             "Topics": [{"Name": self.topic, "Partitions": [part]}],
         }
 
@@ -458,17 +518,19 @@ class Stage:
             "TopicData": [{"Name": self.topic, "PartitionData": [part]}],
         }
 
-    def _join(self) -> Reply:
-        """A consumer joins the group as its only member: JoinGroup twice (KIP-394), then SyncGroup."""
+    def _join(self, given: Asked) -> Reply:
+        """A consumer joins the group as its only member: JoinGroup, twice unless it is static (KIP-394), SyncGroup."""
         self.has_group = True
+        subscribed = served_codec().write("ConsumerProtocolSubscription", 0, {"Topics": [self.topic], "UserData": None})
         at = self.places.coordinator(GROUP_KEY, self.group)
         row: Message = {
             "GroupId": self.group,
             "SessionTimeoutMs": self.session_ms,
             "RebalanceTimeoutMs": self.session_ms,
             "MemberId": "",
+            "GroupInstanceId": INSTANCE if given.request.detail else None,
             "ProtocolType": "consumer",
-            "Protocols": [{"Name": "range", "Metadata": b""}],
+            "Protocols": [{"Name": "range", "Metadata": b"\0\0" + subscribed}],
         }
         sent = f"JoinGroup {shown(row)}"
         answer = self.wire.ask("JoinGroup", row, at)
@@ -485,6 +547,7 @@ class Stage:
                 "GroupId": self.group,
                 "GenerationId": answer["GenerationId"],
                 "MemberId": self.member_id,
+                "GroupInstanceId": row["GroupInstanceId"],
                 "ProtocolType": "consumer",
                 "ProtocolName": "range",
                 "Assignments": [assignment],
@@ -846,6 +909,17 @@ def _or_malformed(read: Callable[[], tuple[str, str]]) -> tuple[str, str]:
         return read()
     except MalformedBatch as malformed:
         return f"no record batch: {malformed}", ""
+
+
+def _of_broker(error: int, request: str, answer: Message) -> Reply:
+    """The reply to a request that brokers send each other.
+
+    Raises:
+        Unsupported: when a client may not send it.
+    """
+    if error == CLUSTER_AUTHORIZATION_FAILED:
+        raise Unsupported(f"{request.partition(' ')[0]}: as brokers send it, it needs ClusterAction on the cluster")
+    return Reply(error=error, request=request, response=shown(answer))
 
 
 def _first(rows: list[Message], **asked: str | int) -> Message:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from itertools import product
-from typing import TypeVar
 
 from immutables import Map
 
@@ -49,6 +48,7 @@ from kafka_eos.machines.transaction_coordinator import (
     TransactionMetadata,
 )
 from kafka_eos.machines.transactional_partition import NO_PRODUCER, LogEntry
+from kafka_eos_checks.conform.beyond import ConformingBroker
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.mutants.rules import mutated
@@ -66,23 +66,11 @@ EPOCHS = {CURRENT: 0, "epoch - 1": -1, "epoch - 2": -2, "epoch + 1": 1}
 INTERNAL = ("WriteMarker", "CompleteTransaction")
 """The actions that the broker takes by itself, without a request and without a fault."""
 
-_Noted = TypeVar("_Noted")
-
-
-class ConformingBroker(Broker):
-    """The machine without the histories that only properties look at."""
-
-    __slots__ = ()
-
-    def noted(self, history: frozenset[_Noted], entry: _Noted) -> frozenset[_Noted]:  # noqa: ARG002 - it is forgotten
-        """Forget the history."""
-        return history
-
 
 @cache
 def action_of(name: str) -> Action:
-    """The action of ``Broker`` with that name."""
-    return next(each for each in actions(Broker) if each.name == name)
+    """The action with that name, of ``Broker`` or of a request that it leaves out."""
+    return next(each for each in actions(ConformingBroker) if each.name == name)
 
 
 RESTART = Instance(action_of("Restart"), ())
@@ -105,28 +93,28 @@ def shipped_rules() -> Mapping[str, str]:
 
 
 @cache
-def by_spec() -> type[Broker]:
+def by_spec() -> type[ConformingBroker]:
     """The machine with the spec's rules, and Kafka's for :data:`QUESTIONS`."""
     return _with({})
 
 
 @cache
-def by_kafka() -> type[Broker]:
+def by_kafka() -> type[ConformingBroker]:
     """The machine with all rules of the newest Kafka."""
     return _with(shipped_rules())
 
 
 @cache
-def by_difference() -> Mapping[str, type[Broker]]:
+def by_difference() -> Mapping[str, type[ConformingBroker]]:
     """For each recorded difference, the machine in which it is the only one."""
     return {name: _with({known.rule: known.operator}) for name, known in known_differences().items()}
 
 
-def _with(rules: Mapping[str, str]) -> type[Broker]:
+def _with(rules: Mapping[str, str]) -> type[ConformingBroker]:
     return mutated(ConformingBroker, {QUESTIONS: shipped_rules()[QUESTIONS], **rules})  # type: ignore[return-value]
 
 
-def under(machine: type[Broker], state: Broker) -> Broker:
+def under(machine: type[ConformingBroker], state: Broker) -> ConformingBroker:
     """The same state under the rules of another machine; its logs carry some of them."""
     values = {each.name: getattr(state, each.name) for each in fields(state)}
     partitions = {
@@ -246,8 +234,8 @@ class Visible:
     """
 
     settings: Settings = field(compare=False)
-    broker: Broker
-    before: Broker | None = field(default=None, compare=False)
+    broker: ConformingBroker
+    before: ConformingBroker | None = field(default=None, compare=False)
     since: tuple[Instance, ...] = field(default=(), compare=False)
 
     @classmethod
@@ -382,22 +370,22 @@ class Visible:
         assert causes, f"no recorded difference makes Kafka's answer to {instance.label}"
         return [own, (self._answer(shipped, causes[0]), self._after_request(under(by_spec(), shipped)))]
 
-    def _after_request(self, broker: Broker) -> "Visible":
+    def _after_request(self, broker: ConformingBroker) -> "Visible":
         return replace(self, broker=broker, before=None, since=())
 
     @cached_property
-    def _by_kafka(self) -> Broker:
+    def _by_kafka(self) -> ConformingBroker:
         """The state by Kafka's rules; all requests are tried in it."""
         return self._by(by_kafka())
 
-    def _by(self, machine: type[Broker]) -> Broker:
+    def _by(self, machine: type[ConformingBroker]) -> ConformingBroker:
         """The state by the rules of another machine, which takes a restart before it, too."""
         state = under(machine, self.broker if self.before is None else self.before)
         for each in self.since:
             state = step(state, each)
         return state
 
-    def _answer(self, after: Broker, known: str = "") -> Answer:
+    def _answer(self, after: ConformingBroker, known: str = "") -> Answer:
         """The answer that a step has left, without the parts that its response has no field for."""
         said = after.answer
         gives = said.api in {INIT, HEARTBEAT} or (said.api == END and self.settings.client >= 2)

@@ -225,15 +225,15 @@ class Wire:
             connection.close()
         self._connections.clear()
 
-    def version(self, api: str) -> int:
-        """The newest version that both sides know, up to the cap.
+    def version(self, api: str, cap: int | None = None) -> int:
+        """The newest version that both sides know, up to the cap, by default the wire's own.
 
         Raises:
             Unsupported: when there is none.
         """
         known = served_codec().versions(f"{api}Request")
         low, high = self.offered.get(api, (0, -1))
-        newest = min(high, known.stop - 1, self.caps.get(api, high))
+        newest = min(high, known.stop - 1, self.caps.get(api, high) if cap is None else cap)
         if newest < max(low, known.start):
             offer = f"offers versions {low} to {high}" if api in self.offered else "does not offer it"
             raise Unsupported(f"{api}: the broker {offer}")

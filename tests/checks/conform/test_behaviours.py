@@ -11,11 +11,17 @@ from kafka_eos.machines.broker import DATA, NO_ANSWER, Broker, Constants
 from kafka_eos.machines.machine import actions, instances, step
 from kafka_eos.machines.transaction_coordinator import PREPARED_STATES
 from kafka_eos_checks.conform import deciding, visible
+from kafka_eos_checks.conform.beyond import DELETE, MARK, VERIFY
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.mechanisms import (
+    ABORT,
+    COMMIT,
+    GROUP_OFFSETS,
     IDEMPOTENCE,
+    MARKERS,
     MECHANISMS,
     NOT_ASKED,
+    QUESTIONS,
     READING,
     SETTLE,
     TRANSACTIONS,
@@ -44,7 +50,15 @@ from kafka_eos_checks.conform.visible import (
 from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.tla.modules import ModuleFolder
 
-OLD = Map(InitProducerId=5, AddPartitionsToTxn=3, AddOffsetsToTxn=4, EndTxn=4, Produce=11, TxnOffsetCommit=4)
+OLD = Map(
+    InitProducerId=5,
+    AddPartitionsToTxn=3,
+    AddOffsetsToTxn=4,
+    EndTxn=4,
+    Produce=11,
+    TxnOffsetCommit=4,
+    WriteTxnMarkers=2,
+)
 NEW = OLD.update(EndTxn=5, Produce=12, TxnOffsetCommit=5)
 VERSION_1 = Settings(level=1, client=1, verification=True, versions=OLD)
 VERSION_2 = Settings(level=2, client=2, verification=True, versions=NEW)
@@ -298,14 +312,14 @@ PRESENTED = {
 
 def test_every_action_of_broker_is_asked_or_is_a_step_of_the_broker_itself() -> None:
     sent = {row.action for mechanism in MECHANISMS for row in mechanism.sends}
-    assert sent | {*INTERNAL, RESTART.action.name} == {action.name for action in actions(Broker)}
+    assert sent | {*INTERNAL, RESTART.action.name} == {action.name for action in actions(ConformingBroker)}
     assert not sent & set(INTERNAL)
 
 
 def test_every_identity_is_presented_with_every_action_or_there_is_a_reason() -> None:
     possible = {
         (action.name, whose)
-        for action in actions(Broker)
+        for action in actions(ConformingBroker)
         for domain in action.domains
         for whose in PRESENTED.get(domain, ())
     }
@@ -334,10 +348,13 @@ def test_every_bound_leaves_out_requests_that_nothing_else_leaves_out(mechanism:
     [
         ("idempotence", 132, 132),
         ("transaction", 390, 246),
+        ("question", 62, 70),
+        ("marker", 108, 89),
         ("commit", 74, 47),
         ("reading", 131, 127),
-        ("offsets", 252, 230),
-        ("members", 189, 188),
+        ("offsets", 285, 283),
+        ("static", 37, 36),
+        ("members", 192, 191),
     ],
 )
 def test_no_edge_is_lost_unnoticed(mechanism: str, of_version_1: int, of_version_2: int) -> None:
@@ -362,6 +379,58 @@ def test_an_edge_says_what_the_guards_look_at() -> None:
         "Ongoing, data, partition open",
         "CompleteCommit, nothing, partition closed",
     ]
+
+
+# --- requests that Broker leaves out ---------------------------------------------------------------------------------
+
+
+def test_while_a_transaction_is_being_closed_no_partition_is_vouched_for() -> None:
+    question = Request(VERIFY)
+    ongoing = taken(VERSION_2, QUESTIONS, Request("InitProducerId", whose=NONE), Request("Produce", detail="next"))
+    assert answers(ongoing, question) == {"NONE": ""}
+    for decision in (COMMIT, ABORT):
+        closing = taken_from(ongoing, Request("EndTxn", detail=decision))
+        assert set(answers(closing, question)) == {"CONCURRENT_TRANSACTIONS", "TRANSACTION_ABORTABLE"}
+        assert set(answers(closing.settled(), question)) == {"TRANSACTION_ABORTABLE"}
+
+
+@SETTINGS
+def test_a_marker_is_judged_by_the_version_that_its_request_tells(settings: Settings) -> None:
+    marker = Request(MARK, detail=COMMIT)
+    of_version_1 = replace(settings, versions=settings.versions.set(MARK, 1))
+    told = []
+    for each in (settings, of_version_1):
+        begun = [
+            Request("InitProducerId", whose=NONE),
+            Request("AddPartitionsToTxn"),
+            Request("Produce", detail="next"),
+        ]
+        state = taken(each, MARKERS, *(begun if settings.client == 1 else begun[::2]))
+        told += answers(state, marker)
+    assert told == (["NONE"] * 2 if settings.client == 1 else ["INVALID_PRODUCER_EPOCH", "NONE"])
+
+
+def test_only_the_coordinator_epoch_of_a_marker_that_was_written_has_one_before() -> None:
+    state = taken(VERSION_2, MARKERS, Request("InitProducerId", whose=NONE))
+    before = Request(MARK, detail=f"{ABORT}, coordinator epoch - 1")
+    assert asked(state, before) is None
+    after = taken_from(state, Request(MARK, detail=f"{COMMIT}, coordinator epoch + 1"))
+    assert set(answers(after, before)) == {"TRANSACTION_COORDINATOR_FENCED"}
+    assert set(answers(taken_from(state, Request(MARK, detail=COMMIT)), before)) == {"TRANSACTION_COORDINATOR_FENCED"}
+
+
+def test_offsets_are_deleted_with_the_pending_ones_of_a_group_that_is_there() -> None:
+    delete, commit = Request(DELETE, ""), Request("EndTxn", detail=COMMIT)
+    state = taken(VERSION_2, GROUP_OFFSETS, Request("InitProducerId", whose=NONE))
+    assert answers(state, delete) == {"GROUP_ID_NOT_FOUND": ""}
+    pending = taken_from(state, Request("TxnOffsetCommit"))
+    deleted = taken_from(pending, delete)
+    assert (pending.group.pending, deleted.group.pending) != (deleted.group.pending, Map())
+    assert deleted.group.pending == Map()
+    assert taken_from(deleted, commit).settled().group.committed[DATA] == -1
+    assert taken_from(pending, commit).settled().group.committed[DATA] >= 0
+    joined = taken_from(pending, Request("JoinGroup", ""))
+    assert answers(joined, delete) == {"GROUP_SUBSCRIBED_TO_TOPIC": ""}
 
 
 # --- the operators that decide ---------------------------------------------------------------------------------------
@@ -401,13 +470,16 @@ def test_a_step_names_the_operators_that_decide_its_answers(
     assert [rule.name for rule in found] == rules
 
 
+BEYOND_BROKER = {"conform": {MARK, VERIFY, DELETE}}
+
+
 def test_what_decides_is_an_operator_of_the_spec_with_its_comment() -> None:
     modules = ModuleFolder(spec_folder())
     for mechanism in MECHANISMS:
         for each in every_step(mechanism, VERSION_2)[::7]:
             for rule in () if each.is_settle else each.rules():
                 module, _, operator = rule.name.partition("!")
-                assert modules.defines(module, operator), rule
+                assert modules.defines(module, operator) or operator in BEYOND_BROKER[module], rule
                 assert rule.says
 
 

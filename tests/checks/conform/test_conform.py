@@ -21,6 +21,7 @@ from kafka_eos.machines.read_committed import ReadCommitted
 from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server import consumer_groups
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Machines, Settings
+from kafka_eos.server.groups import ClassicGroup
 from kafka_eos.server.groups import Groups as ServedGroups
 from kafka_eos.server.handlers import logs, offsets
 from kafka_eos.server.threaded import ServedCluster
@@ -174,6 +175,10 @@ def groups(**overrides: str) -> Machines:
         ("offsets", 2, groups(TxnOffsetCommitError="NoGenerationCheck"), "OffsetCommit(member of the next", "answer"),
         ("members", 2, members(MemberEpochError="StaleEpochIsTaken"), "OffsetCommit(second, epoch - 1)", "answer"),
         ("members", 1, members(ErrorInTransaction="StaleEpochIsTold"), "TxnOffsetCommit(first, epoch + 1", "answer"),
+        ("marker", 1, partitions(IsOldMarker="AnyMarkerEpoch"), "WriteTxnMarkers(commit, epoch - 1)", "answer"),
+        ("marker", 2, partitions(IsOldMarker="OwnEpochEnds"), "open: WriteTxnMarkers(commit)", "answer"),
+        ("marker", 2, partitions(IsOldMarker="NoMarkerTwice"), "closed: WriteTxnMarkers(commit)", "answer"),
+        ("marker", 2, partitions(IsOfOldCoordinator="AnyCoordinator"), "coordinator epoch - 1", "answer"),
         ("members", 2, members(IsFree="GivenBeforeRevoked"), "JoinConsumerGroup(first)", "members of the group"),
     ],
 )
@@ -263,6 +268,51 @@ def test_a_broker_that_answers_only_the_usual_questions_right_diverges(
         report = report_on(cluster, mechanism)
     found = [result for result in report.differing() if result.found is Found.DIVERGES]
     assert {each.what for result in found for each in result.differences} == {what}
+
+
+def _any_instance(patch: pytest.MonkeyPatch) -> None:
+    """No static member is fenced."""
+    patch.setattr(ClassicGroup, "instance_error", lambda *_: ErrorCode.NONE)
+
+
+def _vouches_for_all(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator says of any partition that it is in the transaction."""
+    patch.setattr(Coordinators, "verify", lambda *_: ErrorCode.NONE)
+
+
+def _subscriptions_unread(patch: pytest.MonkeyPatch) -> None:
+    """The offset of a topic is deleted although a member subscribes to it."""
+    for group in (ClassicGroup, consumer_groups.FollowingGroup):
+        patch.setattr(group, "is_subscribed_to", lambda *_: False)
+
+
+def _pending_outlives_deletion(patch: pytest.MonkeyPatch) -> None:
+    """A pending offset stays when the committed one is deleted."""
+    patch.setattr(ServedGroups, "delete_offsets", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "edge", "broken", "what"),
+    [
+        ("static", "somebody else, as its instance", _any_instance, "answer"),
+        ("static", "member, as another instance", _any_instance, "answer"),
+        ("question", "CompleteCommit, nothing: VerifyPartitions", _vouches_for_all, "answer"),
+        ("question", "Ongoing, data: VerifyPartitions(epoch + 1)", _vouches_for_all, "answer"),
+        ("offsets", "nothing, a member: OffsetDelete", _subscriptions_unread, "answer"),
+        ("members", ": members: OffsetDelete", _subscriptions_unread, "answer"),
+        ("offsets", "A, no member: OffsetDelete", _pending_outlives_deletion, "offset of the group"),
+        ("members", "no members, offsets pending: OffsetDelete", _pending_outlives_deletion, "offset of the group"),
+    ],
+)
+def test_a_broker_with_another_answer_to_brokers_administrators_or_static_members_diverges(
+    mechanism: str, edge: str, broken: Callable[[pytest.MonkeyPatch], None], what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch)
+    with served() as cluster:
+        report = report_on(cluster, mechanism, only=edge)
+    found = [result for result in report.differing() if edge in result.edge.name]
+    assert {result.found for result in found} == {Found.DIVERGES}
+    assert all(what in {each.what for each in result.differences} for result in found)
 
 
 def test_a_divergence_shows_its_shortest_scenario_its_rule_and_a_diagram() -> None:

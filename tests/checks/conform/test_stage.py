@@ -22,8 +22,10 @@ from kafka_eos.formats.record_batch import (
 from kafka_eos.machines.broker import HEARTBEAT
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos.machines.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL
+from kafka_eos.server.consumer_protocol import subscription
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.conform import stage as module
+from kafka_eos_checks.conform.beyond import DELETE, INSTANCE, MARK, VERIFY, as_instance
 from kafka_eos_checks.conform.mechanisms import Asked, Request
 from kafka_eos_checks.conform.observation import coordinator_line
 from kafka_eos_checks.conform.stage import Places, Stage, _kind
@@ -40,7 +42,7 @@ def staged(answer: Callable[[str, Message], Message], **versions: int) -> Stage:
     def ask(api: str, row: Message, at: Address | None = None, version: int | None = None) -> Message:
         return HERE if api == "FindCoordinator" else answer(api, row)
 
-    wire: Any = SimpleNamespace(ask=ask, version=lambda api: versions.get(api, 4))
+    wire: Any = SimpleNamespace(ask=ask, version=lambda api, cap=4: versions.get(api, cap))
     return Stage(wire, Places(wire, seconds=0.2, closing_seconds=0.2), "topic", 0, "prefix")
 
 
@@ -342,6 +344,124 @@ def test_a_scenario_waits_until_every_coordinator_has_closed_its_transaction() -
 def test_a_transaction_that_is_never_closed_is_no_answer() -> None:
     with pytest.raises(NoAnswer, match="did not close"):
         staged(closing("PrepareAbort")).settle(["A"], 0)
+
+
+def mark(stage: Stage, detail: str, **told: Any) -> Any:
+    return stage.ask(
+        Asked(request=Request(MARK, detail=detail), identity=Identity(producer_id=1, epoch=3), **told), None
+    )
+
+
+@pytest.mark.parametrize(
+    ("detail", "commits", "epoch"),
+    [("commit", True, 7), ("abort, coordinator epoch - 1", False, 6), ("commit, coordinator epoch + 1", True, 8)],
+)
+def test_a_marker_is_sent_to_the_leader_with_a_coordinator_epoch_relative_to_the_producers_last_one(
+    detail: str, commits: bool, epoch: int
+) -> None:
+    sent: list[Message] = []
+    written = [
+        build_control_batch(
+            ControlRecord(control_type=ControlType.COMMIT, coordinator_epoch=coordinator_epoch),
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_offset=offset,
+        )
+        for offset, (producer_id, coordinator_epoch) in enumerate([(1, 7), (2, 9)])
+    ]
+
+    def answer(api: str, row: Message) -> Message:
+        part: Message = {"PartitionIndex": 0, "ErrorCode": 52}
+        if api == "Fetch":
+            data = b"".join(batch.encode() for batch in written)
+            part |= {"ErrorCode": 0, "HighWatermark": 2, "LastStableOffset": 2, "Records": data}
+            return {"Responses": [{"Topic": "topic", "Partitions": [part]}]}
+        if api == "Metadata":
+            brokers = [{"NodeId": 1, "Host": "127.0.0.1", "Port": 1}]
+            led = {"PartitionIndex": 0, "LeaderId": 1, "ErrorCode": 0}
+            return {"Brokers": brokers, "Topics": [{"ErrorCode": 0, "Partitions": [led]}]}
+        sent.append(row["Markers"][0])
+        return {"Markers": [{"ProducerId": 1, "Topics": [{"Name": "topic", "Partitions": [part]}]}]}
+
+    assert mark(staged(answer), detail, version=2).error == 52
+    [row] = sent
+    assert (row["ProducerId"], row["ProducerEpoch"], row["TransactionVersion"]) == (1, 3, 2)
+    assert (row["TransactionResult"], row["CoordinatorEpoch"]) == (commits, epoch)
+
+
+def verified(answer: Message, **versions: int) -> tuple[Any, Message]:
+    sent: Message = {}
+
+    def broker(api: str, row: Message) -> Message:
+        sent.update(row["Transactions"][0])
+        return answer
+
+    given = Asked(request=Request(VERIFY), identity=Identity(producer_id=1, epoch=3))
+    return staged(broker, **versions).ask(given, None), sent
+
+
+def test_a_question_about_a_transaction_is_sent_as_a_leader_does() -> None:
+    result = {"Name": "topic", "ResultsByPartition": [{"PartitionIndex": 0, "PartitionErrorCode": 51}]}
+    told = {"ErrorCode": 0, "ResultsByTransaction": [{"TransactionalId": "prefix-A", "TopicResults": [result]}]}
+    reply, sent = verified(told)
+    assert reply.error == 51
+    assert (sent["TransactionalId"], sent["ProducerEpoch"], sent["VerifyOnly"]) == ("prefix-A", 3, True)
+    assert verified({"ErrorCode": 53})[0].error == 53
+
+
+def test_what_clients_may_not_ask_as_brokers_do_is_not_supported() -> None:
+    with pytest.raises(Unsupported, match="needs ClusterAction"):
+        verified({"ErrorCode": 31})
+    with pytest.raises(Unsupported, match="version 4 is needed, the broker offers 3"):
+        verified({}, AddPartitionsToTxn=3)
+
+
+@pytest.mark.parametrize(("detail", "instance"), [("", None), ("as its instance", INSTANCE)])
+def test_a_consumer_joins_with_its_subscription_and_a_static_one_with_its_instance(
+    detail: str, instance: str | None
+) -> None:
+    sent: dict[str, Message] = {}
+
+    def answer(api: str, row: Message) -> Message:
+        sent[api] = row
+        return {"ErrorCode": 0, "MemberId": "m", "GenerationId": 1}
+
+    stage = staged(answer)
+    stage.ask(Asked(request=Request("JoinGroup", "", detail=detail)), None)
+    assert sent["JoinGroup"]["GroupInstanceId"] == sent["SyncGroup"]["GroupInstanceId"] == instance
+    said = subscription(sent["JoinGroup"]["Protocols"][0]["Metadata"])
+    assert said is not None
+    assert said.topics == {"topic"}
+
+
+@pytest.mark.parametrize(
+    ("member", "sent"),
+    [
+        (MEMBER, ("m", None)),
+        (as_instance(MEMBER, INSTANCE), ("m", INSTANCE)),
+        (as_instance("somebody", INSTANCE), ("somebody", INSTANCE)),
+        (None, ("", None)),
+    ],
+)
+def test_offsets_are_sent_with_the_members_id_and_its_instance(
+    member: str | None, sent: tuple[str, str | None]
+) -> None:
+    stage = staged(nothing)
+    stage.member_id = "m"
+    row = stage._row(Asked(request=Request("OffsetCommit", ""), member=member))
+    assert (row["MemberId"], row["GroupInstanceId"]) == sent
+
+
+@pytest.mark.parametrize("of_group", [True, False])
+def test_a_deletion_is_answered_for_the_group_or_for_the_partition(of_group: bool) -> None:
+    def answer(api: str, row: Message) -> Message:
+        part = {"PartitionIndex": row["Topics"][0]["Partitions"][0]["PartitionIndex"], "ErrorCode": 86}
+        topics = [{"Name": row["Topics"][0]["Name"], "Partitions": [part]}]
+        return {"ErrorCode": 69, "Topics": []} if of_group else {"ErrorCode": 0, "Topics": topics}
+
+    stage = staged(answer)
+    assert stage.ask(Asked(request=Request(DELETE, "")), None).error == (69 if of_group else 86)
+    assert stage.has_group
 
 
 def test_after_a_transaction_that_was_never_closed_the_next_one_is_waited_for_a_quarter_as_long(
