@@ -383,7 +383,7 @@ def unseen_partitions(named: Set[Place], logs: Sequence[PartitionLog], source: S
     A topic without any log may have been deleted since.
 
     Args:
-        named: the partitions that coordinators have in decided transactions.
+        named: the partitions that coordinators have in decided transactions, unless their topics were made again later.
         logs: all that were read.
         source: the evidence in their directories, from before they were read.
     """
