@@ -14,13 +14,14 @@ import pytest
 
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
-from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT
+from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES
 from kafka_eos.formats.segment import StoredBatch, read_leader_epochs, read_segment
 from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos_checks.audit.audit import COPY_AGAIN, Audit, run
 from kafka_eos_checks.audit.completeness import behind_others, short_logs
 from kafka_eos_checks.audit.findings import Finding, Kind
+from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition
 from kafka_eos_checks.audit.moments import (
     CLEAN_SHUTDOWN,
@@ -288,10 +289,6 @@ def test_a_directory_whose_replicas_end_below_the_mark_of_another_is_told_once_b
     )
     assert "the 4,090 offsets after its end are lost" in two.in_words()
     assert ", as do" not in two._replace(shared=1).in_words(), "it is the only one"
-    for broker in "23":
-        (tmp_path / broker / "a-1" / "partition.metadata").write_text(f"version: 0\ntopic_id: of-{broker}\n")
-    _, two, _ = behind_others(logs, source)
-    assert (two.other, two.short) == ("1", 2), "the topic of broker 3 is another one"
     moved = [Partition(log=replace(each.log, segments=(f"{4_100:020}.log",)), end=0) for each in logs]
     assert not behind_others(moved, source), "its segment begins at the mark"
 
@@ -844,6 +841,52 @@ def test_a_link_in_the_place_of_a_segment_is_not_judged(cluster: Path, tmp_path:
     found = of(run([cluster]), READABLE)
     assert (found.standing, found.unjudged_for) == (Standing.NOT_JUDGED, {"links": 1}), "it may have the log's end"
     assert found.evidence == str(last)
+
+
+# --- topics of one name -----------------------------------------------------------------------------------------------
+
+
+def of_another_topic(cluster: Path, *names: str) -> None:
+    """Let partitions of broker 1 tell another id of their topic."""
+    for name in names:
+        (cluster / "brokers" / "1" / name / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {'A' * 22}\n")
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+def test_partitions_of_topics_of_one_name_with_different_ids_are_not_judged(
+    engine: str, cluster: Path, request: pytest.FixtureRequest
+) -> None:
+    how: dict[str, Any] = {"engine": engine, "spark": request.getfixturevalue("spark") if engine == "spark" else None}
+    of_another_topic(cluster, "generated-1")
+    cut(segments(cluster, "generated-1")[0], 100)
+    result = run([cluster], **how)
+    found = of(result, READABLE)
+    assert (violated(result), found.standing, found.unjudged_for) == ([], Standing.NOT_JUDGED, {"mixed-topics": 1})
+    assert "topic generated has id " in found.evidence
+    assert f"generated-0, id {'A' * 22} in {cluster / 'brokers' / '1' / 'generated-1'}" in found.evidence
+    assert {log.log.topic for log in result.logs} == {TOPIC, OFFSETS_TOPIC}
+    of_another_topic(cluster, "generated-0", "generated-2")
+    assert READABLE in violated(run([cluster], **how)), "all are of the same topic"
+
+
+def test_replicas_of_topics_of_one_name_with_different_ids_are_not_judged(cluster: Path) -> None:
+    one, two = (cluster / "brokers" / name for name in "12")
+    shutil.copytree(one, two)
+    (two / "meta.properties").write_text("version=1\nnode.id=2\n")
+    of_another_topic(cluster, *(f"generated-{number}" for number in range(3)))
+    assert of(run([cluster]), READABLE).unjudged_for == {"mixed-topics": 1}
+    with pytest.raises(UnusableInput, match=f"topic generated has id {'A' * 22} in .*audit those of each id for"):
+        run([one / "generated-0", two / "generated-0"])
+
+
+def test_copies_of_two_clusters_are_told_by_the_ids_of_their_topics(cluster: Path) -> None:
+    other = cluster / "brokers" / "2"
+    Cluster(workload=Workload(transactions=9, batches=90, clients=2, partitions=1, seed=5)).write(cluster / "made")
+    shutil.move(cluster / "made" / "brokers" / "1", other)
+    for file in (cluster / "brokers").glob("*/meta.properties"):
+        file.unlink()
+    with pytest.raises(UnusableInput, match=f"topic {OFFSETS_TOPIC} has id "):
+        run([cluster / "brokers"])
 
 
 @pytest.mark.parametrize(
