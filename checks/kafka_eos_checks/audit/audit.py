@@ -619,8 +619,8 @@ def _readable(
     in those that a history names.
 
     A log that certainly lacks records is a violation, too, and so is a damaged checkpoint. A log that may lack some,
-    and one behind a symbolic link, too deep below what was given, or of a topic with several ids, is not judged. Messages of the formats before
-    batches are no damage: they have nothing that the rules judge.
+    and one behind a symbolic link, too deep below what was given, or of a topic with several ids, is not judged.
+    Messages of the formats before batches are no damage: they have nothing that the rules judge.
     """
     certain = [each for each in incomplete if each.is_certain]
     unsure = [each for each in incomplete if not each.is_certain]

@@ -92,8 +92,8 @@ TOO_DEEP = Reason(
 )
 MIXED = Reason(
     "mixed-topics",
-    "their logs have different ids in partition.metadata, so these topics were made again, or are of two clusters; none "
-    "of their logs is read: audit those of each id for themselves",
+    "their logs have different ids in partition.metadata, so these topics were made again, or are of two clusters; "
+    "none of their logs is read: audit those of each id for themselves",
 )
 MISSING_INSIDE = Reason(
     "holes",

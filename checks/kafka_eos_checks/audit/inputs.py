@@ -256,8 +256,11 @@ def contents_of(folder: Path) -> Contents:
 
 
 def _log_of(segment: Path) -> PartitionLog:
-    """The log of a single segment; if its folder is no partition's, partition 0 of a topic with the folder's name."""
-    folder = segment.resolve().parent
+    """The log of a single segment; if its folder is no partition's, partition 0 of a topic with the folder's name.
+
+    A symbolic link that is given itself is followed: it is the segment of the folder that it stands in.
+    """
+    folder = segment.parent.resolve()
     topic, _, number = folder.name.rpartition("-")
     named = topic and number.isdecimal()
     topic, partition = (topic, int(number)) if named else (folder.name, 0)

@@ -129,7 +129,11 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
         deeper = [path / folder.relative_to(root) for folder in islice(_deeper([root], suffixes), NAMED + 1)]
         named = " ".join([*map(str, deeper[:NAMED]), *("…" for _ in deeper[NAMED:])])
         remedy = f"give {named}" if deeper else "give a broker's log.dirs or a copy of it"
-        if not deeper and any(_SEGMENT_FILE.fullmatch(child.name) for child in root.iterdir()):
+        links = [file for folder in candidates for file in _links_for_logs(folder)]
+        if not deeper and links:
+            first = path / links[0].relative_to(root)
+            remedy = f"{first} is a symbolic link, which is not followed; put a copy in its place"
+        elif not deeper and any(_SEGMENT_FILE.fullmatch(child.name) for child in root.iterdir()):
             remedy = "it has segments itself, so give it back the name of its partition, such as orders-0"
         raise NotALogDirectory(
             f"{root}: no partitions (TOPIC-NUMBER/{'0' * 20}.{' or .'.join(suffixes)}) "
@@ -281,6 +285,12 @@ def linked_directories(
             if not _PARTITION.fullmatch(link.name):
                 behind[link] = list(_deeper([link], suffixes))
     return {link: directories for link, directories in behind.items() if directories}
+
+
+def _links_for_logs(folder: Path) -> list[Path]:
+    """The symbolic links in a folder and in those right in it that have the name of a partition or of its files."""
+    below = (link.path for child in _children(folder) for link in _links(child))
+    return [link for link in (*(each.path for each in _links(folder)), *below) if stands_for_logs(link.name)]
 
 
 def stands_for_logs(name: str) -> bool:

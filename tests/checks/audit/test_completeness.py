@@ -843,6 +843,20 @@ def test_a_link_in_the_place_of_a_segment_is_not_judged(cluster: Path, tmp_path:
     assert found.evidence == str(last)
 
 
+def test_a_link_to_a_segment_that_is_given_itself_is_the_segment_of_its_own_folder(
+    cluster: Path, tmp_path: Path
+) -> None:
+    wanted, other = segments(cluster, "generated-0")[0], segments(cluster, "generated-1")[0]
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copy(wanted, tmp_path / "elsewhere" / "named otherwise")
+    shutil.copy(other, tmp_path / "elsewhere" / wanted.name)
+    link = tmp_path / "orders-3" / wanted.name
+    link.parent.mkdir()
+    link.symlink_to(tmp_path / "elsewhere" / "named otherwise")
+    [log] = run([link]).logs
+    assert (log.log.topic, log.log.partition, log.segment_bytes) == ("orders", 3, wanted.stat().st_size)
+
+
 # --- topics of one name -----------------------------------------------------------------------------------------------
 
 
