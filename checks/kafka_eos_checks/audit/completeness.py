@@ -31,12 +31,12 @@ their offsets would be compared for nothing. So none of them is judged (:func:`m
 *An older copy.* A replica that ends below the high watermark of another one was out of sync, or its directory is an
 older copy or a backup. Nobody can tell which of them, so it is no violation, and is told (:func:`behind_others`).
 
-*Offsets in their midst.* A leader gives every offset, and retention deletes a log from its beginning. So only the
-cleaner leaves holes between batches, and ``cleaner-offset-checkpoint`` has the offset up to which it came in each log.
+*Offsets in their midst.* A leader gives every offset, refuses batches with another number of records than offsets, and
+retention deletes a log from its beginning. So only the cleaner leaves holes between batches and inside of them, and ``cleaner-offset-checkpoint`` has the offset up to which it came in each log.
 Any other hole is of a segment or a batch that is missing. Or the log was copied from a replica whose cleaner had been
 there, so such a hole is not judged.
 
-Kafka: ReplicaManager.checkpointHighWatermarks, LogManager.checkpointLogStartOffsetsInDir, Cleaner.cleanSegments,
+Kafka: LogValidator.validateBatch, ReplicaManager.checkpointHighWatermarks, LogManager.checkpointLogStartOffsetsInDir, Cleaner.cleanSegments,
        LogCleanerManager.doneCleaning, LogSegment.changeFileSuffixes, LogLoader.loadSegmentFiles,
        LeaderEpochFileCache.truncateFromStartAsyncFlush
 """
@@ -280,7 +280,7 @@ def holes_in(audits: Iterable[Read], known: Collection[PartitionLog]) -> list[In
         if end > (told or {}).get((log.topic, log.partition), -1):
             file = segment_with(log, end)
             where = f"{'before' if offset_in(file) == end else 'inside of'} {file}"
-            what = f"lacks the offsets {first:,} to {end - 1:,} {where}"
+            what = f"lacks records of the offsets {first:,} to {end - 1:,} {where}"
             evidence = f"{what}, and {CLEANED} does not show that its broker compacted it so far"
             found.append(Incomplete(log, file, first, evidence, is_certain=False, why=MISSING_INSIDE))
     return found

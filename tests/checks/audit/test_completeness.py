@@ -15,7 +15,7 @@ import pytest
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
-from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES
+from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES, RecordBatch, encode_records
 from kafka_eos.formats.segment import StoredBatch, read_leader_epochs, read_segment
 from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos_checks.audit.audit import COPY_AGAIN, Audit, run
@@ -642,7 +642,9 @@ def test_a_segment_that_is_missing_in_the_middle_of_a_log_is_not_judged(cluster:
     result = run([cluster])
     found = of(result, READABLE)
     assert (found.standing, found.unknown, found.unjudged_for) == (Standing.NOT_JUDGED, 1, {"holes": 1})
-    missing = f"generated-0 lacks the offsets {int(second.stem):,} to {int(third.stem) - 1:,} before {third.name}"
+    missing = (
+        f"generated-0 lacks records of the offsets {int(second.stem):,} to {int(third.stem) - 1:,} before {third.name}"
+    )
     assert missing in found.evidence
     assert found.advice.startswith("next: look into the folder"), "and nothing else"
     assert "copy this log again" not in found.advice
@@ -671,6 +673,35 @@ def test_a_batch_that_is_missing_inside_of_a_segment_is_not_judged(cluster: Path
     found = of(run([cluster]), READABLE)
     assert found.unjudged_for == {"holes": 1}
     assert f"inside of {file.name}" in found.evidence
+
+
+def sealed(batch: RecordBatch) -> RecordBatch:
+    """The batch with the CRC of what it has."""
+    return batch.compressed_by(CompressionType.NONE)
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_batch_with_fewer_records_than_offsets_is_a_hole(left: int, cluster: Path) -> None:
+    [file, *_] = segments(cluster, "generated-1")
+    batches = [each.batch for each in read_segment(file) if isinstance(each, StoredBatch)]
+    number = next(number for number, each in enumerate(batches) if each.record_count > 1 and not each.is_control)
+    whole = batches[number]
+    payload = encode_records(whole.records()[:left])
+    batches[number] = sealed(replace(whole, record_count=left, payload=payload))
+    file.write_bytes(b"".join(each.encode() for each in batches))
+    result = run([cluster])
+    told = (
+        f"generated-1 lacks records of the offsets {whole.base_offset:,} to {whole.last_offset:,} inside of {file.name}"
+    )
+    assert (violated(result), of(result, READABLE).unjudged_for) == ([], {"holes": 1})
+    assert told in of(result, READABLE).evidence
+    (cluster / "brokers" / "1" / CLEANED).write_text(f"0\n1\ngenerated 1 {whole.last_offset + 1}\n")
+    assert of(run([cluster]), READABLE).standing is Standing.OK, "the cleaner has removed them"
+    batches[number] = sealed(replace(whole, record_count=0))
+    file.write_bytes(b"".join(each.encode() for each in batches))
+    result = run([cluster])
+    assert READABLE in violated(result), "readers are not given the records that are there"
+    assert "record count 0, and " in of(result, READABLE).evidence
 
 
 def test_a_hole_below_the_cleaners_offset_is_of_compaction(cluster: Path) -> None:
