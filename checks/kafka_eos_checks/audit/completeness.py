@@ -32,13 +32,13 @@ their offsets would be compared for nothing. So none of them is judged (:func:`m
 older copy or a backup. Nobody can tell which of them, so it is no violation, and is told (:func:`behind_others`).
 
 *Offsets in their midst.* A leader gives every offset, refuses batches with another number of records than offsets, and
-retention deletes a log from its beginning. So only the cleaner leaves holes between batches and inside of them, and ``cleaner-offset-checkpoint`` has the offset up to which it came in each log.
-Any other hole is of a segment or a batch that is missing. Or the log was copied from a replica whose cleaner had been
-there, so such a hole is not judged.
+retention deletes a log from its beginning. So only the cleaner leaves holes between batches and inside of them, and
+``cleaner-offset-checkpoint`` has the offset up to which it came in each log. Any other hole is of a segment or a batch
+that is missing. Or the log was copied from a replica whose cleaner had been there, so such a hole is not judged.
 
-Kafka: LogValidator.validateBatch, ReplicaManager.checkpointHighWatermarks, LogManager.checkpointLogStartOffsetsInDir, Cleaner.cleanSegments,
-       LogCleanerManager.doneCleaning, LogSegment.changeFileSuffixes, LogLoader.loadSegmentFiles,
-       LeaderEpochFileCache.truncateFromStartAsyncFlush
+Kafka: ReplicaManager.checkpointHighWatermarks, LogManager.checkpointLogStartOffsetsInDir, Cleaner.cleanSegments,
+       LogValidator.validateBatch, LogCleanerManager.doneCleaning, LogSegment.changeFileSuffixes,
+       LogLoader.loadSegmentFiles, LeaderEpochFileCache.truncateFromStartAsyncFlush
 """
 
 import re

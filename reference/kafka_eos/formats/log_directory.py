@@ -129,9 +129,9 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
         deeper = [path / folder.relative_to(root) for folder in islice(_deeper([root], suffixes), NAMED + 1)]
         named = " ".join([*map(str, deeper[:NAMED]), *("…" for _ in deeper[NAMED:])])
         remedy = f"give {named}" if deeper else "give a broker's log.dirs or a copy of it"
-        links = [file for folder in candidates for file in _links_for_logs(folder)]
-        if not deeper and links:
-            first = path / links[0].relative_to(root)
+        hidden = [file for folder in candidates for file in _links_for_logs(folder)]
+        if not deeper and hidden:
+            first = path / hidden[0].relative_to(root)
             remedy = f"{first} is a symbolic link, which is not followed; put a copy in its place"
         elif not deeper and any(_SEGMENT_FILE.fullmatch(child.name) for child in root.iterdir()):
             remedy = "it has segments itself, so give it back the name of its partition, such as orders-0"
