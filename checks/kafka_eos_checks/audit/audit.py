@@ -18,6 +18,7 @@ from kafka_eos_checks.audit import moments
 from kafka_eos_checks.audit.cause import seen_in
 from kafka_eos_checks.audit.completeness import (
     LINKED,
+    MISNAMED,
     MISSING_INSIDE,
     MIXED,
     NAMED_PARTITION,
@@ -551,7 +552,7 @@ def _of_logs(
     drafts, found, known, ended, decided_on = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     told = {(each.log.topic, each.log.partition) for each in incomplete}
     incomplete += unseen_partitions(decided_on - told, inputs.logs, source)
-    unread = {LINKED: inputs.links, TOO_DEEP: inputs.deeper, MIXED: mixed}
+    unread = {LINKED: inputs.links, TOO_DEEP: inputs.deeper, MISNAMED: inputs.misnamed, MIXED: mixed}
     judged.add(log_verdicts(scanned.audits, seconds, incomplete, unread, damaged), found_in_logs)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, known, check_crc=check_crc))
@@ -653,7 +654,7 @@ def _readable(
     lacking, elsewhere = why.get(MISSING_INSIDE, ()), why.get(NAMED_PARTITION, ())
     advice = [COPY_AGAIN] * (len(incomplete) > len(lacking) + len(elsewhere)) + [LOOK_FOR_MISSING] * bool(lacking)
     why |= {reason: list(own) for reason, own in unread.items() if own}
-    nouns = {LINKED: "link", TOO_DEEP: "folder", MIXED: "topic"}
+    nouns = {LINKED: "link", TOO_DEEP: "folder", MISNAMED: "path", MIXED: "topic"}
     told = (
         f"{counted(len(own), nouns.get(reason, 'log'))}: {reason.words}; the first: {own[0]}"
         for reason, own in why.items()

@@ -90,6 +90,11 @@ LINKED = Reason(
 TOO_DEEP = Reason(
     "too-deep", "they have partitions and are not read, because they lie deeper than is searched; give them, too"
 )
+MISNAMED = Reason(
+    "misnamed",
+    "they have segments, or are packed ones, and are not read, because no broker names them so; unpack them, and give "
+    "them back the names that they had, such as orders-0",
+)
 MIXED = Reason(
     "mixed-topics",
     "their logs have different ids in partition.metadata, so these topics were made again, or are of two clusters; "

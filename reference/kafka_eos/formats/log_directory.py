@@ -25,6 +25,7 @@ LINK, NO_SEGMENTS, SET_ASIDE = "a symbolic link", "no segments", "a partition se
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _SET_ASIDE = re.compile(r"[a-zA-Z0-9._-]+-[0-9]+\.[0-9a-f]+-(?P<fate>delete|future|stray)")
 _SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]{20})\.(?P<suffix>[a-z.]+)")
+_RENAMED = re.compile(r"[0-9]{20}\.log\.(?!(?:deleted|swap|cleaned)$).+")  # a packed segment, for instance
 
 
 class NotALogDirectory(ValueError):  # noqa: N818 - named for the directory, not for the program
@@ -162,6 +163,33 @@ def deeper_directories(path: Path, found: Sequence[LogDirectory], suffixes: Sequ
         if grandchild not in partitions
     ]
     return [folder.relative_to(root) for folder in _deeper(below, suffixes)]
+
+
+def misnamed(path: Path, found: Sequence[LogDirectory], suffixes: Sequence[str] = ("log",)) -> list[Path]:
+    """The folders with segments, and the segments, that have another name than a broker gives, relative to a folder.
+
+    Folders are looked at where :func:`find_log_directories` looks for partitions, whose arguments these are, and
+    segments in the partitions that it found. What a broker has set aside or is deleting has a name of the broker's.
+    """
+    root = path.resolve()
+    partitions = {partition.path for directory in found for partition in directory.partitions}
+    folders = [child for folder in (root, *_children(root)) if folder not in partitions for child in _children(folder)]
+    if not all(directory.is_whole for directory in found):
+        folders = []
+    others = (folder for folder in folders if folder not in partitions and not _SET_ASIDE.fullmatch(folder.name))
+    unread = [folder for folder in others if any(_is_segment(name, suffixes) for name in _own_files(folder))]
+    for folder in {*folders, *partitions}:
+        if not _SET_ASIDE.fullmatch(folder.name):
+            unread += (folder / name for name in _own_files(folder) if _RENAMED.fullmatch(name))
+    return sorted(each.relative_to(root) for each in unread)
+
+
+def _own_files(folder: Path) -> list[str]:
+    """The names of the files in a folder, links left out; none if it cannot be read."""
+    try:
+        return [file.name for file in folder.iterdir() if _own_file(file)]
+    except OSError:
+        return []
 
 
 def _deeper(folders: Iterable[Path], suffixes: Sequence[str]) -> Iterator[Path]:

@@ -393,7 +393,7 @@ def test_an_index_whose_segment_is_missing_shows_that_it_was_lost(cluster: Path,
         assert incomplete(cluster) == ([], ""), "its broker is at it"
         file.unlink()
     first.with_name(f"{first.name}.gz").touch()
-    assert incomplete(cluster) == ([(first.name, 0)], "")
+    assert incomplete(cluster)[0] == [(first.name, 0)]
 
 
 def test_first_segments_are_lost_if_the_leader_epochs_begin_before_the_log(cluster: Path) -> None:
@@ -886,6 +886,37 @@ def test_a_link_to_a_segment_that_is_given_itself_is_the_segment_of_its_own_fold
     link.symlink_to(tmp_path / "elsewhere" / "named otherwise")
     [log] = run([link]).logs
     assert (log.log.topic, log.log.partition, log.segment_bytes) == ("orders", 3, wanted.stat().st_size)
+
+
+@pytest.mark.parametrize("name", ["generated-1.bak", "generated-01", "copy of generated-1"])
+def test_a_folder_with_segments_that_is_not_named_like_a_partition_is_not_judged(name: str, cluster: Path) -> None:
+    (cluster / "brokers" / "1" / HIGH_WATERMARKS).write_text("0\n0\n")
+    (cluster / "brokers" / "1" / RECOVERY_POINTS).write_text("0\n0\n")
+    folder = cluster / "brokers" / "1" / "generated-1"
+    renamed = folder.rename(folder.with_name(name))
+    for given in (cluster, renamed.parent):
+        found = of(run([given], one_moment=True), READABLE)
+        assert (found.standing, found.unjudged_for["misnamed"]) == (Standing.NOT_JUDGED, 1)
+        assert str(renamed) in found.evidence
+    renamed.rename(folder.with_name(f"generated-1.{'0f' * 16}-stray"))
+    assert "misnamed" not in of(run([cluster]), READABLE).unjudged_for, "its broker has set it aside"
+
+
+def test_a_packed_segment_is_not_judged(cluster: Path) -> None:
+    (cluster / "brokers" / "1" / HIGH_WATERMARKS).unlink()
+    last = segments(cluster, "generated-0")[-1]
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        last.with_suffix(suffix).unlink(missing_ok=True)
+    packed = last.rename(last.with_name(f"{last.name}.gz"))
+    found = of(run([last.parent], one_moment=True), READABLE)
+    assert (found.standing, found.unjudged_for, found.evidence) == (Standing.NOT_JUDGED, {"misnamed": 1}, str(packed))
+    only = cluster / "brokers" / "1" / "other-0" / packed.name
+    only.parent.mkdir()
+    only.touch()
+    told = of(run([cluster], one_moment=True), READABLE).evidence.splitlines()
+    assert told[-2:] == [str(packed), str(only)], "also in a partition without any other segment"
+    packed.rename(last.with_name(f"{last.name}.deleted"))
+    assert of(run([last.parent], one_moment=True), READABLE).standing is Standing.OK
 
 
 # --- topics of one name -----------------------------------------------------------------------------------------------
