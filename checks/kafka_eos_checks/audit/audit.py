@@ -18,7 +18,9 @@ from kafka_eos_checks.audit import moments
 from kafka_eos_checks.audit.cause import seen_in
 from kafka_eos_checks.audit.completeness import (
     LINKED,
+    MISNAMED,
     MISSING_INSIDE,
+    MIXED,
     NAMED_PARTITION,
     TOO_DEEP,
     Behind,
@@ -28,6 +30,7 @@ from kafka_eos_checks.audit.completeness import (
     damaged_files,
     holes_in,
     incomplete_logs,
+    mixed_topics,
     unseen_partitions,
 )
 from kafka_eos_checks.audit.engines.cost import Bill, bill
@@ -284,6 +287,10 @@ def of_inputs(
     known = moments.Moments(source, ())
     with open_engine(engine, spark, jobs if jobs > 1 and inputs.weight > LEAST_WEIGHT else 1) as running:
         found = Found(running)
+        mixed = mixed_topics(inputs.logs, asker(running, inputs.logs))
+        if mixed and not (read := tuple(log for log in inputs.logs if log.topic not in mixed)):
+            raise UnusableInput(f"{next(iter(mixed.values()))}: {MIXED.words}")
+        inputs = replace(inputs, logs=read) if mixed else inputs
         told = read_histories(inputs.histories, inputs.logs, running) if inputs.histories else None
         blank = inputs.histories if told is not None and not told.events else list(filter(_is_blank, inputs.histories))
         if blank:
@@ -291,7 +298,7 @@ def of_inputs(
         rows: Sequence[Any] = ()
         if inputs.logs:
             named = NO_HISTORY if told is None else told.named
-            scanned, known = _of_logs(inputs, running, check_crc, source, named, judged)
+            scanned, known = _of_logs(inputs, running, check_crc, source, named, judged, [*mixed.values()])
             audits, rows = scanned.audits, scanned.rows
         if told is not None:
             try:
@@ -525,8 +532,12 @@ def _of_logs(
     source: moments.Source,
     named: Named,
     judged: _Judged,
+    mixed: Sequence[str],
 ) -> tuple[Scanned, moments.Moments]:
-    """Judge by all rules that need no history; return the scan of the logs, and their moments."""
+    """Judge by all rules that need no history; return the scan of the logs, and their moments.
+
+    ``mixed`` are the topics that are left out, see :func:`mixed_topics`.
+    """
     started = time.perf_counter()
     scanned = stages.scan_logs(inputs.logs, engine, source, named, check_crc=check_crc)
     batches_only = [each.partition or Partition(log=each.log) for each in scanned.audits if not _has_old_formats(each)]
@@ -541,7 +552,7 @@ def _of_logs(
     drafts, found, known, ended, decided_on = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     told = {(each.log.topic, each.log.partition) for each in incomplete}
     incomplete += unseen_partitions(decided_on - told, inputs.logs, source)
-    unread = {LINKED: inputs.links, TOO_DEEP: inputs.deeper}
+    unread = {LINKED: inputs.links, TOO_DEEP: inputs.deeper, MISNAMED: inputs.misnamed, MIXED: mixed}
     judged.add(log_verdicts(scanned.audits, seconds, incomplete, unread, damaged), found_in_logs)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, known, check_crc=check_crc))
@@ -576,7 +587,7 @@ def log_verdicts(
         audits: the audits of the logs.
         seconds: wall time.
         incomplete: the logs that lack records, or may.
-        unread: by reason, links and folders that may have logs, and were not read.
+        unread: by reason, links and folders that may have logs, and topics, that were not read.
         damaged: small files next to logs that are not in their format.
     """
     figures: Figures = {"logs": len(audits)}
@@ -609,8 +620,8 @@ def _readable(
     in those that a history names.
 
     A log that certainly lacks records is a violation, too, and so is a damaged checkpoint. A log that may lack some,
-    and one behind a symbolic link or too deep below what was given, is not judged. Messages of the formats before
-    batches are no damage: they have nothing that the rules judge.
+    and one behind a symbolic link, too deep below what was given, or of a topic with several ids, is not judged.
+    Messages of the formats before batches are no damage: they have nothing that the rules judge.
     """
     certain = [each for each in incomplete if each.is_certain]
     unsure = [each for each in incomplete if not each.is_certain]
@@ -643,7 +654,7 @@ def _readable(
     lacking, elsewhere = why.get(MISSING_INSIDE, ()), why.get(NAMED_PARTITION, ())
     advice = [COPY_AGAIN] * (len(incomplete) > len(lacking) + len(elsewhere)) + [LOOK_FOR_MISSING] * bool(lacking)
     why |= {reason: list(own) for reason, own in unread.items() if own}
-    nouns = {LINKED: "link", TOO_DEEP: "folder"}
+    nouns = {LINKED: "link", TOO_DEEP: "folder", MISNAMED: "path", MIXED: "topic"}
     told = (
         f"{counted(len(own), nouns.get(reason, 'log'))}: {reason.words}; the first: {own[0]}"
         for reason, own in why.items()

@@ -24,17 +24,21 @@ have been copied, so this is not judged; unless the broker has set the folder as
 *Damaged files.* A checkpoint that is not in its format counts as missing, and is reported (:func:`damaged_files`). A
 broker replaces it as a whole, so it is no older or newer copy.
 
+*Topics of one name.* A topic that is deleted and made again has another id, in the ``partition.metadata`` of each
+replica. Logs of a topic with different ids have nothing to do with each other: their transactions, their replicas and
+their offsets would be compared for nothing. So none of them is judged (:func:`mixed_topics`).
+
 *An older copy.* A replica that ends below the high watermark of another one was out of sync, or its directory is an
 older copy or a backup. Nobody can tell which of them, so it is no violation, and is told (:func:`behind_others`).
 
-*Offsets in their midst.* A leader gives every offset, and retention deletes a log from its beginning. So only the
-cleaner leaves holes between batches, and ``cleaner-offset-checkpoint`` has the offset up to which it came in each log.
-Any other hole is of a segment or a batch that is missing. Or the log was copied from a replica whose cleaner had been
-there, so such a hole is not judged.
+*Offsets in their midst.* A leader gives every offset, refuses batches with another number of records than offsets, and
+retention deletes a log from its beginning. So only the cleaner leaves holes between batches and inside of them, and
+``cleaner-offset-checkpoint`` has the offset up to which it came in each log. Any other hole is of a segment or a batch
+that is missing. Or the log was copied from a replica whose cleaner had been there, so such a hole is not judged.
 
 Kafka: ReplicaManager.checkpointHighWatermarks, LogManager.checkpointLogStartOffsetsInDir, Cleaner.cleanSegments,
-       LogCleanerManager.doneCleaning, LogSegment.changeFileSuffixes, LogLoader.loadSegmentFiles,
-       LeaderEpochFileCache.truncateFromStartAsyncFlush
+       LogValidator.validateBatch, LogCleanerManager.doneCleaning, LogSegment.changeFileSuffixes,
+       LogLoader.loadSegmentFiles, LeaderEpochFileCache.truncateFromStartAsyncFlush
 """
 
 import re
@@ -85,6 +89,16 @@ LINKED = Reason(
 )
 TOO_DEEP = Reason(
     "too-deep", "they have partitions and are not read, because they lie deeper than is searched; give them, too"
+)
+MISNAMED = Reason(
+    "misnamed",
+    "they have segments, or are packed ones, and are not read, because no broker names them so; unpack them, and give "
+    "them back the names that they had, such as orders-0",
+)
+MIXED = Reason(
+    "mixed-topics",
+    "their logs have different ids in partition.metadata, so these topics were made again, or are of two clusters; "
+    "none of their logs is read: audit those of each id for themselves",
 )
 MISSING_INSIDE = Reason(
     "holes",
@@ -271,7 +285,7 @@ def holes_in(audits: Iterable[Read], known: Collection[PartitionLog]) -> list[In
         if end > (told or {}).get((log.topic, log.partition), -1):
             file = segment_with(log, end)
             where = f"{'before' if offset_in(file) == end else 'inside of'} {file}"
-            what = f"lacks the offsets {first:,} to {end - 1:,} {where}"
+            what = f"lacks records of the offsets {first:,} to {end - 1:,} {where}"
             evidence = f"{what}, and {CLEANED} does not show that its broker compacted it so far"
             found.append(Incomplete(log, file, first, evidence, is_certain=False, why=MISSING_INSIDE))
     return found
@@ -312,6 +326,24 @@ class Behind(NamedTuple):
         return self.mark - self.end
 
 
+def mixed_topics(logs: Sequence[PartitionLog], ask: Ask[PartitionLog, str | None] = ask_here) -> dict[str, str]:
+    """The topics whose logs have different ids, each with one of its logs for each id, in words.
+
+    Args:
+        logs: all that were given.
+        ask: asks :func:`topic_of` about logs.
+    """
+    ids: dict[str, dict[str, PartitionLog]] = defaultdict(dict)
+    for log, told in zip(logs, ask(topic_of, logs), strict=True):
+        if told is not None:
+            ids[log.topic].setdefault(told, log)
+    return {
+        topic: f"topic {topic} has " + ", ".join(f"id {told} in {log.folder}" for told, log in own.items())
+        for topic, own in sorted(ids.items())
+        if len(own) > 1
+    }
+
+
 def behind_others(logs: Iterable[Ended], source: Source) -> list[Behind]:
     """The directories with replicas that end below another replica's high watermark; arguments as of the others."""
     marks: dict[Place, list[tuple[int, PartitionLog]]] = defaultdict(list)
@@ -325,7 +357,7 @@ def behind_others(logs: Iterable[Ended], source: Source) -> list[Behind]:
     for log, end in ((each.log, each.log.end_after(each.end)) for each in own):
         others = [each for each in marks[log.topic, log.partition] if _is_other_replica(each[1], log, source)]
         shared[log.directory] += bool(others)
-        above = [each for each in others if each[0] > end and _are_of_one_topic(each[1], log)]
+        above = [each for each in others if each[0] > end]
         if above:
             mark, other = max(above, key=lambda each: each[0])
             found[log.directory].append(Behind(log, end, other.broker, mark, 0, 0))
@@ -335,11 +367,6 @@ def behind_others(logs: Iterable[Ended], source: Source) -> list[Behind]:
 
 def _is_other_replica(one: PartitionLog, other: PartitionLog, source: Source) -> bool:
     return one.directory != other.directory and source.are_of_one_cluster(one, other)
-
-
-def _are_of_one_topic(one: PartitionLog, other: PartitionLog) -> bool:
-    """Whether two logs are of one topic, as far as its ids tell."""
-    return len({topic_of(one), topic_of(other)} - {None}) < len(("one", "other"))
 
 
 def _last_segment(folder: Path) -> tuple[str, ...] | None:
@@ -383,7 +410,7 @@ def unseen_partitions(named: Set[Place], logs: Sequence[PartitionLog], source: S
     A topic without any log may have been deleted since.
 
     Args:
-        named: the partitions that coordinators have in decided transactions.
+        named: the partitions that coordinators have in decided transactions, unless their topics were made again later.
         logs: all that were read.
         source: the evidence in their directories, from before they were read.
     """

@@ -15,6 +15,7 @@ from kafka_eos.formats.log_directory import (
     deeper_directories,
     linked_directories,
     links_to_logs,
+    misnamed,
 )
 from kafka_eos_checks.audit.events.history_files import SUFFIXES, files_of, is_history
 from kafka_eos_checks.audit.jepsen.operations import HISTORY, is_jepsen
@@ -52,6 +53,7 @@ class Inputs:
         brokers: the ids of brokers by log directory, where ``meta.properties`` has them.
         links: symbolic links in the place of logs and log directories, which are not followed.
         deeper: folders with partitions that lie too deep below the paths that were given, and are not read.
+        misnamed: folders with segments, and segments, that are not named as a broker names them, and are not read.
     """
 
     logs: tuple[PartitionLog, ...]
@@ -66,6 +68,7 @@ class Inputs:
     brokers: Mapping[Path, int] = field(default_factory=dict)
     links: tuple[str, ...] = ()
     deeper: tuple[str, ...] = ()
+    misnamed: tuple[str, ...] = ()
 
     @property
     def segment_bytes(self) -> int:
@@ -159,6 +162,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             brokers={directory: known for directory, known in ids.items() if known is not None},
             links=tuple(links_in(folders, there, {*directories, *(Path(log.folder) for log in logs)})),
             deeper=tuple(deeper_in(folders, there, {log.directory for log in logs})),
+            misnamed=tuple(misnamed_in(folders, there)),
         )
 
 
@@ -211,6 +215,13 @@ def deeper_in(
                 yield str(given / path)
 
 
+def misnamed_in(folders: Mapping[Path, Path], there: Mapping[Path, Sequence[LogDirectory]]) -> Iterator[str]:
+    """The folders and segments of this machine in some folders that are not named as a broker names them, as given."""
+    for folder, given in folders.items():
+        for path in () if is_uri(str(folder)) else misnamed(folder, there[folder], LOG_SUFFIXES):
+            yield str(given / path)
+
+
 def unread_in(
     folders: Mapping[Path, Path], there: Mapping[Path, Sequence[LogDirectory]], *, to_logs: bool = True
 ) -> Iterator[str]:
@@ -223,6 +234,8 @@ def unread_in(
     read = {*partitions, *(directory.path for directory in directories)}
     for path in deeper_in(folders, there, read):
         yield f"{path} has partitions and lies too deep to be read; give it, too"
+    for path in misnamed_in(folders, there):
+        yield f"{path} has segments, or is one, and is not named as a broker names it; give it back its name"
     for path in links_in(folders, there, read, to_logs=to_logs):
         remedy = "put a copy in its place, or give the folder that it leads to, too"
         yield f"{path} is a symbolic link, which is not followed; {remedy}"
@@ -255,8 +268,11 @@ def contents_of(folder: Path) -> Contents:
 
 
 def _log_of(segment: Path) -> PartitionLog:
-    """The log of a single segment; if its folder is no partition's, partition 0 of a topic with the folder's name."""
-    folder = segment.resolve().parent
+    """The log of a single segment; if its folder is no partition's, partition 0 of a topic with the folder's name.
+
+    A symbolic link that is given itself is followed: it is the segment of the folder that it stands in.
+    """
+    folder = segment.parent.resolve()
     topic, _, number = folder.name.rpartition("-")
     named = topic and number.isdecimal()
     topic, partition = (topic, int(number)) if named else (folder.name, 0)

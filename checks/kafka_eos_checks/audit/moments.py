@@ -316,6 +316,10 @@ class Source:
         told = {self.directories.get(log.directory, Directory()).cluster for log in (one, other)} - {None}
         return len(told) < len(("one", "other"))
 
+    def deleted_below(self, log: PartitionLog) -> int:
+        """The offset below which records of a log were deleted on request, though its segments may still have them."""
+        return (self.directories.get(log.directory, Directory()).start_offsets or {}).get(_place(log), 0)
+
     def is_short(self, log: PartitionLog, end: int) -> bool:
         """Whether a log ends below its high watermark: records are missing, or its copy is the older file."""
         mark = self.directories.get(log.directory, Directory()).high_watermarks.get(_place(log))

@@ -338,6 +338,9 @@ def examine(folder: Path, cluster: Cluster, application: Application | None, his
     problems = list(observed.problems(result.findings))
     warnings = (*observed.warnings(), *_outputs_not_judged(result))
     if not (result.findings or problems):
+        if not any(verdict.figures["checked"] for verdict in result.verdicts if verdict.name in INPUT_RULES):
+            where = ", ".join(application.inputs)
+            return Examined(f"no input in {where} is committed and not deleted: nothing was tested")
         return Examined(_not_judged(result), warnings)
     note = [] if known.groups else [f"no group has joined or committed an offset; is {application.group!r} its name?"]
     return Examined(_failure(folder, result.findings, events, observed, problems, note), warnings)

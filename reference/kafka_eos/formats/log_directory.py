@@ -25,6 +25,7 @@ LINK, NO_SEGMENTS, SET_ASIDE = "a symbolic link", "no segments", "a partition se
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _SET_ASIDE = re.compile(r"[a-zA-Z0-9._-]+-[0-9]+\.[0-9a-f]+-(?P<fate>delete|future|stray)")
 _SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]{20})\.(?P<suffix>[a-z.]+)")
+_RENAMED = re.compile(r"[0-9]{20}\.log\.(?!(?:deleted|swap|cleaned)$).+")  # a packed segment, for instance
 
 
 class NotALogDirectory(ValueError):  # noqa: N818 - named for the directory, not for the program
@@ -129,7 +130,11 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
         deeper = [path / folder.relative_to(root) for folder in islice(_deeper([root], suffixes), NAMED + 1)]
         named = " ".join([*map(str, deeper[:NAMED]), *("…" for _ in deeper[NAMED:])])
         remedy = f"give {named}" if deeper else "give a broker's log.dirs or a copy of it"
-        if not deeper and any(_SEGMENT_FILE.fullmatch(child.name) for child in root.iterdir()):
+        hidden = [file for folder in candidates for file in _links_for_logs(folder)]
+        if not deeper and hidden:
+            first = path / hidden[0].relative_to(root)
+            remedy = f"{first} is a symbolic link, which is not followed; put a copy in its place"
+        elif not deeper and any(_SEGMENT_FILE.fullmatch(child.name) for child in root.iterdir()):
             remedy = "it has segments itself, so give it back the name of its partition, such as orders-0"
         raise NotALogDirectory(
             f"{root}: no partitions (TOPIC-NUMBER/{'0' * 20}.{' or .'.join(suffixes)}) "
@@ -158,6 +163,33 @@ def deeper_directories(path: Path, found: Sequence[LogDirectory], suffixes: Sequ
         if grandchild not in partitions
     ]
     return [folder.relative_to(root) for folder in _deeper(below, suffixes)]
+
+
+def misnamed(path: Path, found: Sequence[LogDirectory], suffixes: Sequence[str] = ("log",)) -> list[Path]:
+    """The folders with segments, and the segments, that have another name than a broker gives, relative to a folder.
+
+    Folders are looked at where :func:`find_log_directories` looks for partitions, whose arguments these are, and
+    segments in the partitions that it found. What a broker has set aside or is deleting has a name of the broker's.
+    """
+    root = path.resolve()
+    partitions = {partition.path for directory in found for partition in directory.partitions}
+    folders = [child for folder in (root, *_children(root)) if folder not in partitions for child in _children(folder)]
+    if not all(directory.is_whole for directory in found):
+        folders = []
+    others = (folder for folder in folders if folder not in partitions and not _SET_ASIDE.fullmatch(folder.name))
+    unread = [folder for folder in others if any(_is_segment(name, suffixes) for name in _own_files(folder))]
+    for folder in {*folders, *partitions}:
+        if not _SET_ASIDE.fullmatch(folder.name):
+            unread += (folder / name for name in _own_files(folder) if _RENAMED.fullmatch(name))
+    return sorted(each.relative_to(root) for each in unread)
+
+
+def _own_files(folder: Path) -> list[str]:
+    """The names of the files in a folder, links left out; none if it cannot be read."""
+    try:
+        return [file.name for file in folder.iterdir() if _own_file(file)]
+    except OSError:
+        return []
 
 
 def _deeper(folders: Iterable[Path], suffixes: Sequence[str]) -> Iterator[Path]:
@@ -281,6 +313,12 @@ def linked_directories(
             if not _PARTITION.fullmatch(link.name):
                 behind[link] = list(_deeper([link], suffixes))
     return {link: directories for link, directories in behind.items() if directories}
+
+
+def _links_for_logs(folder: Path) -> list[Path]:
+    """The symbolic links in a folder and in those right in it that have the name of a partition or of its files."""
+    below = (link.path for child in _children(folder) for link in _links(child))
+    return [link for link in (*(each.path for each in _links(folder)), *below) if stands_for_logs(link.name)]
 
 
 def stands_for_logs(name: str) -> bool:

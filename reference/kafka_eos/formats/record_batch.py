@@ -361,6 +361,8 @@ def decode_batch(buffer: Buffer, position: int = 0) -> tuple[RecordBatch, int]:
     if record_count > last_offset_delta + 1:  # the cleaner leaves fewer, and nobody more: LogValidator.validateBatch
         why = f"record count {record_count} is more than the {last_offset_delta + 1} offset(s) of the batch"
         raise MalformedBatch(position + 57, why)
+    if not record_count and payload:  # DefaultRecordBatch.iterator gives no record; writeEmptyHeader writes no payload
+        raise MalformedBatch(position + 57, f"record count 0, and {len(payload)} bytes of records follow")
     batch = RecordBatch(
         base_offset=base_offset,
         partition_leader_epoch=leader_epoch,

@@ -14,13 +14,14 @@ import pytest
 
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
-from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT
-from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES
+from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES, RecordBatch, encode_records
 from kafka_eos.formats.segment import StoredBatch, read_leader_epochs, read_segment
 from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos_checks.audit.audit import COPY_AGAIN, Audit, run
 from kafka_eos_checks.audit.completeness import behind_others, short_logs
 from kafka_eos_checks.audit.findings import Finding, Kind
+from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition
 from kafka_eos_checks.audit.moments import (
     CLEAN_SHUTDOWN,
@@ -288,10 +289,6 @@ def test_a_directory_whose_replicas_end_below_the_mark_of_another_is_told_once_b
     )
     assert "the 4,090 offsets after its end are lost" in two.in_words()
     assert ", as do" not in two._replace(shared=1).in_words(), "it is the only one"
-    for broker in "23":
-        (tmp_path / broker / "a-1" / "partition.metadata").write_text(f"version: 0\ntopic_id: of-{broker}\n")
-    _, two, _ = behind_others(logs, source)
-    assert (two.other, two.short) == ("1", 2), "the topic of broker 3 is another one"
     moved = [Partition(log=replace(each.log, segments=(f"{4_100:020}.log",)), end=0) for each in logs]
     assert not behind_others(moved, source), "its segment begins at the mark"
 
@@ -396,7 +393,7 @@ def test_an_index_whose_segment_is_missing_shows_that_it_was_lost(cluster: Path,
         assert incomplete(cluster) == ([], ""), "its broker is at it"
         file.unlink()
     first.with_name(f"{first.name}.gz").touch()
-    assert incomplete(cluster) == ([(first.name, 0)], "")
+    assert incomplete(cluster)[0] == [(first.name, 0)]
 
 
 def test_first_segments_are_lost_if_the_leader_epochs_begin_before_the_log(cluster: Path) -> None:
@@ -645,7 +642,9 @@ def test_a_segment_that_is_missing_in_the_middle_of_a_log_is_not_judged(cluster:
     result = run([cluster])
     found = of(result, READABLE)
     assert (found.standing, found.unknown, found.unjudged_for) == (Standing.NOT_JUDGED, 1, {"holes": 1})
-    missing = f"generated-0 lacks the offsets {int(second.stem):,} to {int(third.stem) - 1:,} before {third.name}"
+    missing = (
+        f"generated-0 lacks records of the offsets {int(second.stem):,} to {int(third.stem) - 1:,} before {third.name}"
+    )
     assert missing in found.evidence
     assert found.advice.startswith("next: look into the folder"), "and nothing else"
     assert "copy this log again" not in found.advice
@@ -674,6 +673,35 @@ def test_a_batch_that_is_missing_inside_of_a_segment_is_not_judged(cluster: Path
     found = of(run([cluster]), READABLE)
     assert found.unjudged_for == {"holes": 1}
     assert f"inside of {file.name}" in found.evidence
+
+
+def sealed(batch: RecordBatch) -> RecordBatch:
+    """The batch with the CRC of what it has."""
+    return batch.compressed_by(CompressionType.NONE)
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_batch_with_fewer_records_than_offsets_is_a_hole(left: int, cluster: Path) -> None:
+    [file, *_] = segments(cluster, "generated-1")
+    batches = [each.batch for each in read_segment(file) if isinstance(each, StoredBatch)]
+    number = next(number for number, each in enumerate(batches) if each.record_count > 1 and not each.is_control)
+    whole = batches[number]
+    payload = encode_records(whole.records()[:left])
+    batches[number] = sealed(replace(whole, record_count=left, payload=payload))
+    file.write_bytes(b"".join(each.encode() for each in batches))
+    result = run([cluster])
+    told = (
+        f"generated-1 lacks records of the offsets {whole.base_offset:,} to {whole.last_offset:,} inside of {file.name}"
+    )
+    assert (violated(result), of(result, READABLE).unjudged_for) == ([], {"holes": 1})
+    assert told in of(result, READABLE).evidence
+    (cluster / "brokers" / "1" / CLEANED).write_text(f"0\n1\ngenerated 1 {whole.last_offset + 1}\n")
+    assert of(run([cluster]), READABLE).standing is Standing.OK, "the cleaner has removed them"
+    batches[number] = sealed(replace(whole, record_count=0))
+    file.write_bytes(b"".join(each.encode() for each in batches))
+    result = run([cluster])
+    assert READABLE in violated(result), "readers are not given the records that are there"
+    assert "record count 0, and " in of(result, READABLE).evidence
 
 
 def test_a_hole_below_the_cleaners_offset_is_of_compaction(cluster: Path) -> None:
@@ -844,6 +872,97 @@ def test_a_link_in_the_place_of_a_segment_is_not_judged(cluster: Path, tmp_path:
     found = of(run([cluster]), READABLE)
     assert (found.standing, found.unjudged_for) == (Standing.NOT_JUDGED, {"links": 1}), "it may have the log's end"
     assert found.evidence == str(last)
+
+
+def test_a_link_to_a_segment_that_is_given_itself_is_the_segment_of_its_own_folder(
+    cluster: Path, tmp_path: Path
+) -> None:
+    wanted, other = segments(cluster, "generated-0")[0], segments(cluster, "generated-1")[0]
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copy(wanted, tmp_path / "elsewhere" / "named otherwise")
+    shutil.copy(other, tmp_path / "elsewhere" / wanted.name)
+    link = tmp_path / "orders-3" / wanted.name
+    link.parent.mkdir()
+    link.symlink_to(tmp_path / "elsewhere" / "named otherwise")
+    [log] = run([link]).logs
+    assert (log.log.topic, log.log.partition, log.segment_bytes) == ("orders", 3, wanted.stat().st_size)
+
+
+@pytest.mark.parametrize("name", ["generated-1.bak", "generated-01", "copy of generated-1"])
+def test_a_folder_with_segments_that_is_not_named_like_a_partition_is_not_judged(name: str, cluster: Path) -> None:
+    (cluster / "brokers" / "1" / HIGH_WATERMARKS).write_text("0\n0\n")
+    (cluster / "brokers" / "1" / RECOVERY_POINTS).write_text("0\n0\n")
+    folder = cluster / "brokers" / "1" / "generated-1"
+    renamed = folder.rename(folder.with_name(name))
+    for given in (cluster, renamed.parent):
+        found = of(run([given], one_moment=True), READABLE)
+        assert (found.standing, found.unjudged_for["misnamed"]) == (Standing.NOT_JUDGED, 1)
+        assert str(renamed) in found.evidence
+    renamed.rename(folder.with_name(f"generated-1.{'0f' * 16}-stray"))
+    assert "misnamed" not in of(run([cluster]), READABLE).unjudged_for, "its broker has set it aside"
+
+
+def test_a_packed_segment_is_not_judged(cluster: Path) -> None:
+    (cluster / "brokers" / "1" / HIGH_WATERMARKS).unlink()
+    last = segments(cluster, "generated-0")[-1]
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        last.with_suffix(suffix).unlink(missing_ok=True)
+    packed = last.rename(last.with_name(f"{last.name}.gz"))
+    found = of(run([last.parent], one_moment=True), READABLE)
+    assert (found.standing, found.unjudged_for, found.evidence) == (Standing.NOT_JUDGED, {"misnamed": 1}, str(packed))
+    only = cluster / "brokers" / "1" / "other-0" / packed.name
+    only.parent.mkdir()
+    only.touch()
+    told = of(run([cluster], one_moment=True), READABLE).evidence.splitlines()
+    assert told[-2:] == [str(packed), str(only)], "also in a partition without any other segment"
+    packed.rename(last.with_name(f"{last.name}.deleted"))
+    assert of(run([last.parent], one_moment=True), READABLE).standing is Standing.OK
+
+
+# --- topics of one name -----------------------------------------------------------------------------------------------
+
+
+def of_another_topic(cluster: Path, *names: str) -> None:
+    """Let partitions of broker 1 tell another id of their topic."""
+    for name in names:
+        (cluster / "brokers" / "1" / name / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {'A' * 22}\n")
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+def test_partitions_of_topics_of_one_name_with_different_ids_are_not_judged(
+    engine: str, cluster: Path, request: pytest.FixtureRequest
+) -> None:
+    how: dict[str, Any] = {"engine": engine, "spark": request.getfixturevalue("spark") if engine == "spark" else None}
+    of_another_topic(cluster, "generated-1")
+    cut(segments(cluster, "generated-1")[0], 100)
+    result = run([cluster], **how)
+    found = of(result, READABLE)
+    assert (violated(result), found.standing, found.unjudged_for) == ([], Standing.NOT_JUDGED, {"mixed-topics": 1})
+    assert "topic generated has id " in found.evidence
+    assert f"generated-0, id {'A' * 22} in {cluster / 'brokers' / '1' / 'generated-1'}" in found.evidence
+    assert {log.log.topic for log in result.logs} == {TOPIC, OFFSETS_TOPIC}
+    of_another_topic(cluster, "generated-0", "generated-2")
+    assert READABLE in violated(run([cluster], **how)), "all are of the same topic"
+
+
+def test_replicas_of_topics_of_one_name_with_different_ids_are_not_judged(cluster: Path) -> None:
+    one, two = (cluster / "brokers" / name for name in "12")
+    shutil.copytree(one, two)
+    (two / "meta.properties").write_text("version=1\nnode.id=2\n")
+    of_another_topic(cluster, *(f"generated-{number}" for number in range(3)))
+    assert of(run([cluster]), READABLE).unjudged_for == {"mixed-topics": 1}
+    with pytest.raises(UnusableInput, match=f"topic generated has id {'A' * 22} in .*audit those of each id for"):
+        run([one / "generated-0", two / "generated-0"])
+
+
+def test_copies_of_two_clusters_are_told_by_the_ids_of_their_topics(cluster: Path) -> None:
+    other = cluster / "brokers" / "2"
+    Cluster(workload=Workload(transactions=9, batches=90, clients=2, partitions=1, seed=5)).write(cluster / "made")
+    shutil.move(cluster / "made" / "brokers" / "1", other)
+    for file in (cluster / "brokers").glob("*/meta.properties"):
+        file.unlink()
+    with pytest.raises(UnusableInput, match=f"topic {OFFSETS_TOPIC} has id "):
+        run([cluster / "brokers"])
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -667,8 +668,6 @@ def test_an_emptied_log_is_told_by_an_older_partition_of_the_same_topic(led: int
     both(tmp_path, 8, kept=range(5, 8), apart=TENTH, led=led)
     named(tmp_path, _0="same", _1="same")
     assert torn_and_unjudged(tmp_path) == ([4, 5], 3 * led), "the first three may have begun before the topic was made"
-    named(tmp_path, _0="older", _1="same")
-    assert torn_and_unjudged(tmp_path) == ([], 5 * led), "the topic was made again, and orders-0 is left of the old one"
     named(tmp_path, _0="same", _1="same")
     [segment] = (tmp_path / "orders-1").glob("*.log")
     moved = [
@@ -679,6 +678,60 @@ def test_an_emptied_log_is_told_by_an_older_partition_of_the_same_topic(led: int
     segment.unlink()
     write_segment(segment.with_name(f"{10:020d}.log"), [each.encode() for each in moved])
     assert torn_and_unjudged(tmp_path) == ([], 0), "retention deleted the records before"
+
+
+def new_log(at: int, marked: int) -> list[RecordBatch]:
+    """A transaction of another producer, with which a new partition begins."""
+    own = [data(0, at, pid=8), marker(1, marked, ControlType.COMMIT, pid=8)]
+    return [replace(each, partition_leader_epoch=0) for each in own]
+
+
+COMPLETED = NOW + 30 + SKEW_MS  # than the end of the first transaction by all clocks
+
+
+@pytest.mark.parametrize(
+    ("at", "marked", "more", "missing"),
+    [
+        (COMPLETED + 1, COMPLETED + 1, [], 0),
+        (COMPLETED, COMPLETED + 1, [], 1),
+        (COMPLETED + 1, COMPLETED, [], 1),  # it may be the marker of the decision
+        (
+            COMPLETED + 1,
+            COMPLETED + 1,
+            SECOND,
+            1,
+        ),  # decided later than the last one that the topic is known to be younger than
+    ],
+)
+def test_a_partition_that_is_not_there_is_not_missed_if_its_topic_was_made_again_after_its_last_decision(
+    at: int, marked: int, more: list[tuple[str, int, int]], missing: int, tmp_path: Path
+) -> None:
+    (tmp_path / META_PROPERTIES).write_text("version=0\nnode.id=1\n")
+    partition(tmp_path, *new_log(at, marked))
+    coordinator(tmp_path, *FIRST, partitions=(0, 1))
+    if more:  # of which only the missing partition had a part
+        coordinator(tmp_path, *more, partitions=(1,), name="u", number=1)
+    [readable] = [each for each in run([tmp_path], one_moment=True).verdicts if each.name == READABLE]
+    assert readable.unjudged_for == ({"missing-partition": missing} if missing else {})
+
+
+def test_a_topic_with_a_replica_of_before_its_decision_was_not_made_again(tmp_path: Path) -> None:
+    for broker, at in (("1", COMPLETED + 1), ("2", NOW + 10)):
+        (tmp_path / broker).mkdir()
+        (tmp_path / broker / META_PROPERTIES).write_text(f"version=0\nnode.id={broker}\n")
+        partition(tmp_path / broker, *new_log(at, at))
+    coordinator(tmp_path / "1", *FIRST, partitions=(0, 1))
+    [readable] = [each for each in run([tmp_path], one_moment=True).verdicts if each.name == READABLE]
+    assert readable.unjudged_for == {"missing-partition": 1}
+
+
+@pytest.mark.spark
+def test_spark_knows_that_a_topic_was_made_again_with_fewer_partitions(tmp_path: Path, spark: Any) -> None:
+    (tmp_path / META_PROPERTIES).write_text("version=0\nnode.id=1\n")
+    partition(tmp_path, *new_log(COMPLETED + 1, COMPLETED + 1))
+    coordinator(tmp_path, *FIRST, partitions=(0, 1))
+    result = run([tmp_path], "spark", spark=spark, one_moment=True)
+    assert {each.name: each.unknown for each in result.verdicts}[READABLE] == 0
 
 
 def test_a_log_that_is_empty_has_lost_what_its_topic_had(tmp_path: Path) -> None:

@@ -174,6 +174,44 @@ def test_an_application_that_processes_every_input_once_passes(broker: InProcess
     broker.assert_exactly_once(**EXACTLY_ONCE)
 
 
+def delete_inputs(app: Application, count: int = 1) -> None:
+    where = [{"Name": "in", "Partitions": [{"PartitionIndex": 0, "Offset": count}]}]
+    row = app.ask("DeleteRecords", 2, Topics=where, TimeoutMs=1000)
+    assert row["Topics"][0]["Partitions"][0]["LowWatermark"] == count
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+def test_an_input_that_was_deleted_on_request_need_not_be_processed(
+    broker: InProcessBroker, app: Application, engine: str, request: pytest.FixtureRequest
+) -> None:
+    delete_inputs(app)
+    app.copy("b", 1)
+    app.copy("c", 2)
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+    spark = request.getfixturevalue("spark") if engine == "spark" else None
+    result = audit.run([broker.folder], engine, spark=spark, oracle=1.0)
+    assert (result.findings, result.verdicts[-1].ok) == ((), True), "by both forms of the rules"
+
+
+def test_an_input_that_is_deleted_after_it_was_processed_is_judged_still(
+    broker: InProcessBroker, app: Application
+) -> None:
+    copy_all(app)
+    delete_inputs(app)
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+    app.copy("a", 0)
+    assert f"{TWICE}: out-0 offset " in found(broker)
+
+
+def test_if_all_inputs_are_deleted_and_none_was_processed_nothing_was_tested(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.commit_offset(3)
+    app.end(commit=False)
+    delete_inputs(app, 3)
+    assert found(broker).startswith("no input in in is committed and not deleted: nothing was tested")
+
+
 def test_offsets_that_were_never_sent_are_found(broker: InProcessBroker, app: Application) -> None:
     app.produce("out", "a", "b", "c")
     app.end()

@@ -172,8 +172,19 @@ def test_a_linked_log_directory_below_the_given_one_is_not_followed(tmp_path: Pa
     make_partition(tmp_path / "outside", "orders-0")
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside" / "broker-1").symlink_to(tmp_path / "outside")
-    with pytest.raises(NotALogDirectory, match=r"in it or in a directory right below it; give a broker's log\.dirs"):
+    with pytest.raises(NotALogDirectory, match=r"broker-1 is a symbolic link, which is not followed"):
         find_log_directories(tmp_path / "inside")
+
+
+@pytest.mark.parametrize("given", [".", "broker-1", "broker-1/orders-0"])
+def test_segments_that_are_all_symbolic_links_are_named(given: str, tmp_path: Path) -> None:
+    segment = make_partition(tmp_path / "copy" / "broker-1", "orders-0") / f"{0:020}.log"
+    segment.rename(tmp_path / "elsewhere")
+    segment.symlink_to(tmp_path / "elsewhere")
+    folder = tmp_path / "copy" / given
+    told = f"{segment} is a symbolic link, which is not followed; put a copy in its place"
+    with pytest.raises(NotALogDirectory, match=told):
+        find_log_directories(folder)
 
 
 def test_a_folder_that_lost_the_name_of_its_partition_is_told_to_get_it_back(tmp_path: Path) -> None:

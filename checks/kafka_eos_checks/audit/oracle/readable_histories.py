@@ -76,6 +76,7 @@ def join(
     replicas: dict[Place, list[tuple[PartitionLog, Contents]]] = defaultdict(list)
     told = [log for log in logs if log.topic in topics]
     for log, contents in zip(told, ask(partial(read_contents, check_crc=check_crc), told), strict=True):
+        contents.deleted_below = moments.source.deleted_below(log)
         replicas[log.topic, log.partition].append((log, contents))
     offsets = [log for log in logs if log.topic == OFFSETS_TOPIC]
     groups = longest(ask(partial(read_group_log, check_crc=check_crc), offsets))

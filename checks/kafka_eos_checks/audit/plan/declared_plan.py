@@ -130,6 +130,7 @@ class DeclaredPlan:
         topics: Iterable[str],
         committed: Mapping[int, tuple[frozenset[Name], bool]],
         covered: Mapping[int, bool],
+        deleted_below: Mapping[Place, int],
     ) -> Part[tuple[list[dict[str, Figures]], list[Any]]]:
         """Judge all applications; return figures, and the rows of stages with findings.
 
@@ -141,6 +142,7 @@ class DeclaredPlan:
             topics: the topics with a log.
             committed: by log of ``__consumer_offsets`` that counts: its groups and partitions, and whether it is whole.
             covered: by number of a run whether all logs reach beyond its end.
+            deleted_below: by partition, the offset below which records of this longest log were deleted.
 
         Raises:
             WrongQuestion: nothing fits a declaration.
@@ -169,7 +171,7 @@ class DeclaredPlan:
             own = covered[number]
             facts.append(
                 AppFacts(
-                    LogFacts.of(declared, is_whole, covered=own),
+                    LogFacts.of(declared, is_whole, deleted_below, covered=own),
                     own,
                     _unknown(declared.group, places.values(), committed),
                     not_ended(declared, {name: each for _, name, each in waiting}, aborted),

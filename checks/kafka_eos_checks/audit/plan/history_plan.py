@@ -71,7 +71,7 @@ from kafka_eos_checks.audit.kernels.histories.requesting import NAMING, Crowds
 from kafka_eos_checks.audit.kernels.histories.stored import (
     LogEnds,
 )
-from kafka_eos_checks.audit.moments import SKEW_MS, Moments
+from kafka_eos_checks.audit.moments import SKEW_MS, Moments, Source
 from kafka_eos_checks.audit.places import sizes_of
 from kafka_eos_checks.audit.plan.declared_plan import DeclaredPlan
 from kafka_eos_checks.audit.plan.declared_stages import NAMES, PIECE_BYTES
@@ -343,7 +343,7 @@ class Histories:
         self.check_crc = check_crc
         together(self.engine, self.end_logs(scanned, moments))
         reading = Reading(self.runs, self.logs, self.ends, self.settings, self.reach)
-        declared = self.judge_declared(reading)
+        declared = self.judge_declared(reading, moments.source)
         joins = self.join(), self.join_producers(), self.join_members(), self.join_applications()
         (figures, of_declared), *_ = together(self.engine, declared, *joins)
         judged, result.findings = self.judge_suspects(reading)
@@ -708,17 +708,19 @@ class Histories:
             judged.append(engine.regroup(judge_whole, kinds, events, records, label="applications"))
         return judged
 
-    def judge_declared(self, reading: Reading) -> Part[tuple[list[dict[str, Figures]], list[Any]]]:
+    def judge_declared(self, reading: Reading, source: Source) -> Part[tuple[list[dict[str, Figures]], list[Any]]]:
         """The figures of the rules over declared applications, and rows with their findings.
 
         Raises:
             WrongQuestion: nothing fits an application that is declared.
         """
         longest, of = {}, next(iter(self.settings.values())).logs
+        deleted_below: dict[Place, int] = {}
         for number, ends in self.ends.items():
             if of[number].longest:
                 log = self.log_of(number)
                 longest[number] = (log.topic, log.partition), ends.end, ends.whole
+                deleted_below[log.topic, log.partition] = source.deleted_below(log)
         return self.declared.judge(
             CLIENTS,
             self.store,
@@ -727,4 +729,5 @@ class Histories:
             {self.log_of(number).topic for number in self.ends},
             self.committed,
             {number: reading.covered(run) for number, run in enumerate(self.runs)},
+            deleted_below,
         )

@@ -173,7 +173,7 @@ class Known:
         rows: where they are.
         cut: the owners of the producer ids that are cut.
         bases: by log and joint of each slice of a transactional id, the number of the slice's first transaction.
-        named: the partitions of decided transactions.
+        named: the partitions of decided transactions, without those of topics that were made again after all of them.
     """
 
     rows: Any

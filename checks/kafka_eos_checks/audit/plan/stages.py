@@ -54,7 +54,7 @@ from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import (
 from kafka_eos_checks.audit.kernels.coordinators.group_log import fold_group_log, read_group_log, thinned
 from kafka_eos_checks.audit.kernels.coordinators.id_slices import sliced_ids
 from kafka_eos_checks.audit.kernels.coordinators.matching import judge_plain_data, judge_steps
-from kafka_eos_checks.audit.kernels.coordinators.missing import Owing, by_task, there_in
+from kafka_eos_checks.audit.kernels.coordinators.missing import Owing, began, by_task, decided_on, there_in
 from kafka_eos_checks.audit.kernels.coordinators.slices import SLICE_MARKERS, Cuts, Slice, cuts_of, sliced
 from kafka_eos_checks.audit.kernels.histories.stored import SplitRecords
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit, fold, summaries_of
@@ -437,20 +437,28 @@ def audit_coordinators(scanned: Scanned, engine: Engine) -> tuple[list[Coordinat
         chunks[number].append(chunk)
     facts = {number: LogFacts.of(logs[number], own) for number, own in chunks.items()}
     cut = frozenset(scanned.slices)
-    fold_ids = partial(fold_bucket, facts=facts, buckets=scanned.buckets, cut=cut, size=scanned.slice_markers)
+    new = began(_partitions(scanned))
+    fold_ids = partial(fold_bucket, facts=facts, new=new, buckets=scanned.buckets, cut=cut, size=scanned.slice_markers)
     known = engine.regroup(fold_ids, [STATES], rows, label="transactional ids")
     states = {number: own.coordinator_log() for number, own in facts.items()}
     owners: list[CutId] = []
     bases: dict[int, dict[int, int]] = defaultdict(dict)
-    named = set[Place]()
-    for _, (number, ids, unknown, own_owners, own_bases, own_named) in engine.collect(RESULT, known):
-        named |= own_named
+    decided, again = dict[Place, int](), dict[str, int]()
+    for _, (number, ids, unknown, own_owners, own_bases, own_places) in engine.collect(RESULT, known):
+        _later(decided, own_places[0])
+        _later(again, own_places[1])
         states[number].known += ids
         states[number].unknown += unknown
         owners += own_owners
         if own_bases:
             bases[number] |= dict(own_bases)
+    named = {place for place, decided_ms in decided.items() if decided_ms > again.get(place[0], -1)}
     return [states[number] for number in logs if number in states], Known(known, owners, dict(bases), named)
+
+
+def _later(known: dict[Any, int], more: Mapping[Any, int]) -> None:
+    """Keep the later moment of each key."""
+    known |= {key: max(moment, known.get(key, moment)) for key, moment in more.items()}
 
 
 def fold_bucket(
@@ -458,11 +466,15 @@ def fold_bucket(
     values: Iterable[IdSlice | tuple[int, int, States | Joint]],
     *,
     facts: Mapping[int, LogFacts],
+    new: Mapping[Place, float],
     buckets: int,
     cut: frozenset[int],
     size: int,
 ) -> Iterator[Row]:
-    """Fold the records of some transactional ids of a log: its findings, and its ids by bucket of producer ids."""
+    """Fold the records of some transactional ids of a log: its findings, and its ids by bucket of producer ids.
+
+    ``new`` is the result of :func:`began`.
+    """
     rest: list[tuple[int, States]] = []
     joints: list[Joint] = []
     slices: list[IdSlice] = []
@@ -480,11 +492,13 @@ def fold_bucket(
     folded: list[FoldedIds | FoldedSlice] = [whole]
     folded += [fold_slice(each.states, facts[log], each.joint) for each in slices]
     owners: list[CutId] = []
-    unknown, named = 0, set[Place]()
+    unknown, decided, again = 0, dict[Place, int](), dict[str, int]()
     for number, each in enumerate(folded):
         ids, piece = (each.ids, each) if isinstance(each, FoldedSlice) else (each, None)
         unknown += ids.unknown
-        named.update(ids.decisions.sets.places)
+        own_decided, own_again = decided_on(ids.decisions, new)
+        _later(decided, own_decided)
+        _later(again, own_again)
         yield from found_rows(ids.findings, bucket, folders([facts[log].log]))
         ids, own_owners, rows = rows_of_ids(
             log, (bucket, number), ids, cut, buckets, size, None if piece is None else piece.joint
@@ -492,7 +506,7 @@ def fold_bucket(
         owners += own_owners
         yield from rows
         yield from _known_rows(log, ids, buckets, piece)
-    yield Row(RESULT, log, (log, len(whole.names), unknown, owners, whole.bases, named))
+    yield Row(RESULT, log, (log, len(whole.names), unknown, owners, whole.bases, (decided, again)))
 
 
 def _known_rows(log: int, folded: FoldedIds, buckets: int, piece: FoldedSlice | None) -> Iterator[Row]:

@@ -619,21 +619,25 @@ class LogFacts(NamedTuple):
     Attributes:
         whole: by topic of outputs that has a log, whether its logs have every record.
         inputs_whole: whether the logs of all inputs have every record, and are not of an earlier moment than the run.
+        deleted_below: by partition, the offset below which records were deleted on request.
     """
 
     whole: Mapping[str, bool]
     inputs_whole: bool
+    deleted_below: Mapping[Place, int]
 
     @classmethod
-    def of(cls, declared: Declared, is_whole: Mapping[Place, bool], *, covered: bool) -> "LogFacts":
-        """The facts, from whether each partition's longest log is whole."""
+    def of(
+        cls, declared: Declared, is_whole: Mapping[Place, bool], deleted_below: Mapping[Place, int], *, covered: bool
+    ) -> "LogFacts":
+        """The facts, from whether each partition's longest log is whole, and where its deleted records end."""
         whole = {topic: True for topic, _ in is_whole if topic in declared.outputs}
         for (topic, _), own in is_whole.items():
             if topic in whole:
                 whole[topic] = whole[topic] and own
         inputs = {place: own for place, own in is_whole.items() if place[0] in declared.inputs}
         there = {topic for topic, _ in inputs} == declared.inputs
-        return cls(whole, covered and there and all(inputs.values()))
+        return cls(whole, covered and there and all(inputs.values()), deleted_below)
 
 
 class Joined(Appearances):
@@ -692,7 +696,12 @@ def judge_declared(
         declared,
         _identified(declared, declared.inputs, own),
         _identified(declared, declared.outputs, own),
-        LogFacts.of(declared, {place: contents.whole for place, contents in own.items()}, covered=covered),
+        LogFacts.of(
+            declared,
+            {place: contents.whole for place, contents in own.items()},
+            {place: contents.deleted_below for place, contents in own.items()},
+            covered=covered,
+        ),
         requests,
         offsets,
         figures,
@@ -761,6 +770,9 @@ def judge_identities(
     appearances = Joined(found, marked, logs.whole)
     for name, own in told.inputs.items():
         for offset, processed in sorted(own.items()):
+            appear = any(output in found for values in processed.outputs.values() for output in values)
+            if offset < logs.deleted_below.get(name[1], 0) and not appear:
+                continue  # nobody has to process it any more
             for rule in INPUT_RULES:
                 count(figures[rule], "checked")
             there = {topic for values in processed.outputs.values() for topic, _ in values}

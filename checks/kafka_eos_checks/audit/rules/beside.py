@@ -22,8 +22,7 @@ from the batches, and the rules compare them with the batches.
     removed records from one of the batches, or has set its delete horizon, only the fields that the cleaner keeps are
     compared: producer, epoch, sequence, last offset, and whether the batch is transactional or a marker. Batches of
     different leader epochs are not judged: one replica is an older copy, or was down while another leader was elected,
-    and is to be truncated; or an unclean election has lost the records of one of them. Replicas whose
-    ``partition.metadata`` names different topic ids are not compared.
+    and is to be truncated; or an unclean election has lost the records of one of them.
 
 *Gone*, and no finding: what follows from batches that the log no longer has, or may have had in a hole. *Not judged*:
 an index in a log with holes or damage. *Too recent*, unless all files are of one moment: entries of the newest index
@@ -36,7 +35,6 @@ Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), 
 """
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain, groupby, pairwise
@@ -56,7 +54,7 @@ from kafka_eos.formats.segment import (
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.places import bytes_of, place
 from kafka_eos_checks.audit.rules.log import Subject
-from kafka_eos_checks.audit.rules.transactions import RECENT, PartitionTransactions, read_transactions, topic_of
+from kafka_eos_checks.audit.rules.transactions import RECENT, PartitionTransactions, read_transactions
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
@@ -646,13 +644,10 @@ def compare_replicas(
 
 
 def judge_replicas(replicas: Sequence[PartitionLog], result: Beside, compare: Compare = compare_replicas) -> None:
-    """Compare the replicas of one partition, those of each topic id with the first of them."""
-    by_topic: dict[str, list[PartitionLog]] = defaultdict(list)
-    for replica in replicas:
-        by_topic[topic_of(replica) or ""].append(replica)
-    for first, *others in by_topic.values():
-        if others:
-            compare(first, others, result)
+    """Compare the replicas of one partition with the first of them."""
+    first, *others = replicas
+    if others:
+        compare(first, others, result)
 
 
 def _table(headers: Headers) -> Table:

@@ -45,6 +45,7 @@ class Contents:
         whole: whether it has every offset from 0 to its end.
         damaged_end: whether bytes that cannot be read follow the last batch.
         stamped_ms: the last timestamp of a broker, in milliseconds since the epoch; -1 for none.
+        deleted_below: the offset below which records were deleted, see :meth:`moments.Source.deleted_below`.
     """
 
     start: int | None = None
@@ -60,6 +61,7 @@ class Contents:
     whole: bool = True
     damaged_end: bool = False
     stamped_ms: int = -1
+    deleted_below: int = 0
 
 
 def read_contents(log: PartitionLog, check_crc: bool = True) -> Contents:

@@ -334,6 +334,7 @@ def _plausible(fields: Fields) -> NDArray[np.bool_]:
     codec = (fields["attributes"] & COMPRESSION_MASK) <= CompressionType.ZSTD
     counts = (offset >= 0) & (delta >= 0) & (fields["record_count"] >= 0)
     counts &= fields["record_count"] - 1 <= delta
+    counts &= (fields["record_count"] > 0) | (fields["batch_length"] <= HEADER_BYTES - LOG_OVERHEAD_BYTES)
     counts &= offset + delta + 1 >= 0  # an offset beyond the last one overflows
     plausible: NDArray[np.bool_] = (fields["magic"] == MAGIC) & codec & counts
     return plausible

@@ -216,6 +216,7 @@ def random_batch(rng: random.Random) -> RecordBatch:
         return build_control_batch(marker, producer_id=producer_id, producer_epoch=producer_epoch)
     offset_deltas = sorted(rng.sample(range(300), rng.choice((0, 1, 2, 5, 20, 100))))
     compression = rng.choice(tuple(CompressionType))
+    compression = compression if offset_deltas else CompressionType.NONE  # an empty batch is only a header
     batch = build_batch(
         [_random_record(rng, delta) for delta in offset_deltas],
         base_offset=rng.choice((0, rng.randrange(2**62))),

@@ -651,7 +651,7 @@ def test_a_topic_is_whole_only_if_each_of_its_partitions_is(broken: int) -> None
     declared = Declared("g", inputs={"in"}, outputs={"out"})
     for topic, whole in (("out", {"out": False}), ("in", {"out": True})):
         logs = {(each, number): (each, number) != (topic, broken) for each in ("in", "out") for number in range(3)}
-        facts = LogFacts.of(declared, logs, covered=True)
+        facts = LogFacts.of(declared, logs, {}, covered=True)
         assert (facts.whole, facts.inputs_whole) == (whole, topic == "out")
 
 

@@ -107,7 +107,7 @@ def test_a_batch_that_claims_another_number_of_records_than_it_has_is_reported(
 ) -> None:
     monkeypatch.setattr(records, "FEW_LANES", few_lanes)
     good = build_batch([Record(offset_delta=i, value=b"v") for i in range(3)], last_offset_delta=(1 << 31) - 2)
-    claims = [4, 2, 0, (1 << 31) - 1]
+    claims = [4, 2, 1, (1 << 31) - 1]
     encoded = [good.encode()]
     for claimed in claims:
         encoded += [with_payload(good, good.payload, claimed), good.encode()]

@@ -5,7 +5,7 @@ have fewer markers than transactions. Counts of the same log, producer id and ep
 producer id whose steps and decisions are shared by several tasks is judged by their sums.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,6 +31,7 @@ from kafka_eos_checks.audit.rules.transactions import (
     owes_from,
     why_incomplete,
 )
+from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.headers import Ints
 
 Flags = NDArray[np.bool_]
@@ -181,6 +182,44 @@ class Owing:
                 unended={each for each in (epoch - 1, epoch) if (log, pid, each) in unended},
             )
             missing(self.partitions[log], Owed(name=name, decision=decision, **told), here, self.moments, judged)
+
+
+def began(partitions: Iterable[Partition]) -> dict[Place, float]:
+    """The moment before which a partition had neither data nor markers, of the partitions that were new then.
+
+    In ms since the epoch, by the clock of any other broker. A log that begins at offset 0 with the first leader epoch
+    was new with its first batch. All replicas of the partition have to be so.
+    """
+    found: dict[Place, float] = {}
+    for each in partitions:
+        is_new = each.start == 0 and each.begins_epoch == FIRST_LEADER and not each.holes and not each.damaged
+        marked_ms = each.first_marker_ms if each.first_marker_ms >= 0 else np.inf
+        own = min(each.begins_ms, marked_ms) - SKEW_MS if is_new else -np.inf
+        place = each.log.topic, each.log.partition
+        found[place] = min(own, found.get(place, own))
+    return found
+
+
+def decided_on(decided: Decisions, new: Mapping[Place, float]) -> tuple[dict[Place, int], dict[str, int]]:
+    """When each partition's last transaction was decided, and a moment after which topics were made again.
+
+    A topic was made again after a transaction of a partition was complete that was new only later: see :func:`began`,
+    which returns ``new``. Both are in ms since the epoch.
+    """
+    sets = decided.sets
+    rows, begin = stretches(sets.begin, decided.partitions)
+    decision, member = np.repeat(np.arange(len(decided)), np.diff(begin)), sets.members[rows]
+    last = np.full(len(sets.places), -1, np.int64)
+    np.maximum.at(last, member, decided.decided_ms[decision])
+    new_ms = np.array([new.get(place, -np.inf) for place in sets.places], np.float64)
+    completed_ms = decided.completed_ms[decision]
+    complete = np.full(len(sets.places), -1, np.int64)
+    np.maximum.at(complete, member, np.where(completed_ms < new_ms[member], completed_ms, -1))
+    again: dict[str, int] = {}
+    for (topic, _), known_ms in zip(sets.places, complete.tolist(), strict=True):
+        again[topic] = max(known_ms, again.get(topic, known_ms))
+    decided_ms = {place: ms for place, ms in zip(sets.places, last.tolist(), strict=True) if ms >= 0}
+    return decided_ms, {topic: ms for topic, ms in again.items() if ms >= 0}
 
 
 def _places(known: Ints, wanted: Ints) -> tuple[Ints, Flags]:

@@ -29,7 +29,8 @@ class LogAudit:
         transactional: batches of transactions, markers included.
         holes: jumps of the offsets; a sequence that is missing across one is not judged.
         hole: the last offsets that are missing: the first of them, and the next one that is there. Those between the
-            name of the first segment and its first batch count, too. None if there are none.
+            name of the first segment and its first batch count, too, and those of a batch that has fewer records. None
+            if there are none.
         chunks: chunks that were summarised.
         reruns: chunks that the readable rule had to read again.
         partition: the facts of the whole log that the rules over transactions need.
@@ -88,14 +89,14 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
     undecoded: list[tuple[str, CorruptRegion]] = []
     batches = records = markers = transactional = chunks = 0
     whole = PartitionFold(log, [split.segment for split in splits])
-    missing: tuple[int, int] | None = None
+    missing: list[tuple[int, int]] = []
     damaged_end = False
     for chunk in summaries:
         combine.add(chunk)
         if chunk.batches:
             named = int(splits[chunk.split].segment.partition(".")[0])
             if not batches and named < chunk.first_offset:
-                missing = named, chunk.first_offset
+                missing.append((named, chunk.first_offset))
             whole.add(
                 (chunk.split, chunk.start),
                 chunk.transactions,
@@ -105,6 +106,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
                 disordered=chunk.disordered,
                 hole_starts=chunk.hole_starts,
             )
+        missing += filter(None, [chunk.thinned])
         damaged_end = chunk.damaged_end or (damaged_end and not chunk.batches)
         damage += [(splits[chunk.split].segment, d) for d in chunk.damage]
         undecoded += [(splits[chunk.split].segment, d) for d in chunk.undecoded]
@@ -124,7 +126,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
         markers=markers,
         transactional=transactional,
         holes=combine.holes,
-        hole=combine.hole or missing,
+        hole=max(filter(None, [combine.hole, *missing]), key=lambda hole: hole[1], default=None),
         chunks=chunks,
         reruns=combine.reruns,
         partition=replace(

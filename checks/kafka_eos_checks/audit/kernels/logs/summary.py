@@ -113,6 +113,7 @@ class Summary:
         hole: the last hole inside it, as :attr:`rules.log.Log.hole`.
         leaders: the first and the last leader epoch of its batches, -1 for none; None if one goes back inside.
         hole_starts: the first missing offset of the last hole inside it below each snapshot of its log, if it has any.
+        thinned: the last batch with fewer records than offsets: its first offset, and the one after its last.
     """
 
     split: int
@@ -134,6 +135,7 @@ class Summary:
     hole: tuple[int, int] | None = None
     leaders: tuple[int, int] | None = (-1, -1)
     hole_starts: tuple[int, ...] = ()
+    thinned: tuple[int, int] | None = None
 
 
 def chunks_of(
@@ -207,6 +209,7 @@ def summarise(
         hole=last_hole(columns, runs),
         leaders=leaders_of(columns),
         hole_starts=hole_starts(columns, runs, offsets),
+        thinned=last_thinned(headers),
     )
     return summary, runs
 
@@ -230,6 +233,16 @@ def last_hole(columns: Columns, runs: Runs) -> tuple[int, int] | None:
         return None
     behind = int(np.searchsorted(runs.holes, runs.holes[-1]))
     return int(columns.last_offset[behind - 1]) + 1, int(columns.base_offset[behind])
+
+
+def last_thinned(headers: Headers) -> tuple[int, int] | None:
+    """The last batch with fewer records than offsets: its first offset, and the one after its last; None for none."""
+    deltas = headers.narrow("last_offset_delta")
+    thinned = np.flatnonzero(headers.narrow("record_count") <= deltas)
+    if not len(thinned):
+        return None
+    first = int(headers.column("base_offset")[thinned[-1]])
+    return first, first + int(deltas[thinned[-1]]) + 1
 
 
 def hole_starts(columns: Columns, runs: Runs, offsets: Sequence[int]) -> tuple[int, ...]:
