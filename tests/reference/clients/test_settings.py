@@ -783,6 +783,13 @@ def test_kafka_streams_refuses_what_it_or_one_of_its_clients_refuses(given: Row,
     assert (refused_by_streams(given) is not None) is is_refused
 
 
+def test_too_many_requests_in_flight_are_refused_for_the_guarantee_with_the_prefix_too() -> None:
+    for prefix in ("", "producer."):
+        refused = refused_by_streams(EXACTLY_ONCE | {f"{prefix}max.in.flight.requests.per.connection": "6"})
+        assert refused is not None
+        assert refused.settings == ("max.in.flight.requests.per.connection", "processing.guarantee")
+
+
 def test_consumers_of_kafka_streams_read_committed_data_with_transactions_unless_they_are_told_otherwise() -> None:
     read = {"main": "read_committed", "restore": "read_committed"}
     assert read_by_streams({}, JAVA["4.3"]) == dict.fromkeys(read, "read_uncommitted")
