@@ -287,7 +287,7 @@ class Bench:
             keys, entry = self._keys(module, folder, marks), fingerprint(stage, mutant.text)
             known = self.cache.get(entry)
             if known is None or known["under"] != _under(keys, known["failed"]):
-                first, last = statement((self.root / module).read_text(encoding="utf-8"), mutant.line)
+                first, last = statement((self.folder / module).read_text(encoding="utf-8"), mutant.line)
                 reaching = reaching_tests(self._notes(module, keys, marks), mutant.file, range(first, last + 1))
                 if folder not in self.compiled:
                     self._fails([folder], _NOTES_TIMEOUT, 0, "--collect-only", variables={})

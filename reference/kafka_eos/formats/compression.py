@@ -84,6 +84,7 @@ def _decompress_into(decompress_into: Callable[[bytes, bytearray], int], data: b
         except cramjam.DecompressionError as error:
             if _BUFFER_FULL not in str(error):
                 raise
+            del output  # before the next one is made
         else:
             del output[written:]
             return bytes(output)

@@ -308,7 +308,7 @@ class ApplicationRecorder:
 
     def _mark(self, place: tuple[str, int], log: list[RecordBatch], producer: str, decision: ControlType) -> _Columns:
         """Write a marker; its event has the epoch as a detail, because the column is for epochs given to clients."""
-        offset = log[-1].last_offset + 1 if log else 0
+        offset = log[-1].last_offset + 1  # a marker ends data
         log.append(
             build_control_batch(
                 ControlRecord(control_type=decision, coordinator_epoch=0),

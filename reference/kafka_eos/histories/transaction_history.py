@@ -366,7 +366,7 @@ class TransactionRecorder:
         yield row | {"transactional_id": TRANSACTIONAL_ID, "producer_id": PRODUCER_ID}
 
     def _receive(self, taken: Taken[Transactions]) -> Iterator[dict[str, Any]]:
-        instance = str(taken.instance.arguments[0])
+        [instance] = map(str, taken.instance.arguments)
         client = taken.before.clients[instance]
         answer = next(answer for answer in taken.before.answers if answer.instance == instance)
         told = {"init": self._init_answered, "add": self._add_answered, "produce": self._produce_answered}

@@ -398,6 +398,11 @@ def test_tests_that_execute_the_changed_line_are_run_alone(knowing: Bench, monke
     assert sorted(every) == sorted([*names, "tests/reference/room/test_a.py::test_nothing"]), "an import executes it"
 
 
+def test_an_edit_of_the_clone_reaches_no_mutant_that_is_still_to_be_tried(knowing: Bench) -> None:
+    (knowing.root / LEFT.file).write_text("def half_written(", encoding="utf-8")
+    assert knowing.judge(mutant("weight < most", "weight > most")).is_killed
+
+
 def test_tests_for_which_another_one_may_have_kept_what_the_line_gave_follow() -> None:
     tests = {"a::test_1": 0.1, "a::test_2": 0.2, "a::test_3": 0.1, "b::test_1": 0.1, "b::test_2": 0.1}
     notes = [

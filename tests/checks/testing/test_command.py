@@ -1,5 +1,6 @@
 """``kafka-eos serve`` with real clients: librdkafka, and Kafka's own tools if the jars are there."""
 
+import argparse
 import json
 import re
 import signal
@@ -10,8 +11,9 @@ import textwrap
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,11 @@ from kafka_eos.machines.group_coordinator import GroupCoordinator
 from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos.machines.transactional_partition import ReadablePartition
-from kafka_eos.server.cluster import Machines
+from kafka_eos.server.cluster import Limits, Machines, Settings
 from kafka_eos.server.faults import Fault, read_plan
 from kafka_eos.server.network import Server
 from kafka_eos.server.threaded import ServedCluster
+from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos_checks.brokers.brokers import java_command
 from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.cli.command import main
@@ -465,6 +468,36 @@ def test_an_unusable_call_says_why(arguments: tuple[str, ...], said: str, capsys
         main(["serve", *arguments])
     assert left.value.code == 2
     assert said in capsys.readouterr().err
+
+
+LIMITS = {field.name: 1000 + place for place, field in enumerate(fields(Limits)) if field.name in command._LIMITS}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings"),
+    [
+        ((), Settings()),
+        (("--default-partitions", "3"), Settings(default_partitions=3)),
+        (("--transaction-version", "1"), Settings(transactions=TransactionSettings(version=1))),
+        (
+            [f"--max-{name.replace('_', '-')}={most}" for name, most in LIMITS.items()],
+            Settings(limits=replace(Limits(), **LIMITS)),
+        ),
+    ],
+)
+def test_a_cluster_has_the_settings_of_the_call_and_otherwise_the_usual_ones(
+    arguments: Sequence[str], settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Settings] = []
+
+    async def serve(given: argparse.Namespace, *_: object) -> int:
+        seen.append(command.settings_of(given))
+        return 0
+
+    monkeypatch.setattr(command, "bind", lambda *_: [])
+    monkeypatch.setattr(command, "serve", serve)
+    assert main(["serve", *arguments]) == 0
+    assert seen == [settings]
 
 
 @pytest.mark.parametrize(

@@ -30,13 +30,16 @@ from kafka_eos.clients.settings import (
     commit_interval,
     idempotence_of_java,
     in_transactions,
+    is_unchecked,
     producer_settings,
     read_c,
     read_c_float,
     read_java,
+    refused_by_brokers,
     streams_values,
 )
 from kafka_eos.formats.compression import CompressionType
+from kafka_eos.formats.transaction_log import DEFAULT_MAX_TIMEOUT_MS
 from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, jars_folder
 from kafka_eos_checks.kit.answering import Ask
 from kafka_eos_checks.testing import vendored_settings
@@ -101,7 +104,7 @@ OF_LIBRDKAFKA_CONSUMER = {
     "partition.assignment.strategy": ["range, roundrobin", "cooperative-sticky", "range,cooperative-sticky", "sticky"],
     "fetch.min.bytes": ["0", "1", "100000001"],
     "fetch.max.bytes": ["999999", "1000000"],
-    "receive.message.max.bytes": ["1000511", "1000512", "52429312", "52429311"],
+    "receive.message.max.bytes": ["1000511", "1000512", "2048511", "2048512", "52429312", "52429311"],
     "queued.max.messages.kbytes": ["1", "2000"],
     "reconnect.backoff.max.ms": ["99", "100"],
 }
@@ -533,12 +536,17 @@ def test_the_clients_of_the_newest_release_differ_from_those_before_where_they_d
     incremental = {"buffer.memory.allocation.strategy": "incremental"}
     static = {"group.protocol": "streams", "group.instance.id": "a"}
     assert newest.producer.refusal(incremental) is None
-    assert newest.producer.refusal(incremental | {"compression.type": "gzip"}) is not None
+    for codec in ("gzip", "lz4", "snappy", "zstd"):
+        assert newest.producer.refusal(incremental | {"compression.type": codec}) is not None
     assert newest.producer.refusal(incremental | {"compression.type": "gzip", "batch.size": "16383"}) is None
     assert newest.producer.refusal({"partitioner.rack.aware": "true", "client.rack": " "}) is not None
     assert newest.producer.refusal({"partitioner.rack.aware": "true", "client.rack": "a"}) is None
     assert [refused_by_streams(static, rules) is None for rules in (before, newest)] == [False, True]
     assert [refused_by_streams({"upgrade.from": "4.3"}, rules) is None for rules in (before, newest)] == [False, True]
+    for rules in (before, newest):
+        assert refused_by_streams(VECTOR_ALWAYS | {"commit.interval.ms": "10000"}, rules) is None
+        assert refused_by_streams(VECTOR_ALWAYS | {"commit.interval.ms": "10001"}, rules) is not None
+        assert refused_by_streams(VECTOR_ALWAYS | {"max.in.flight.requests.per.connection": "6"}, rules) is not None
     assert refused_by_streams({"bootstrap.resolve.timeout.ms": "-1"}, newest) is None
     assert newest.producer.refusal({"bootstrap.resolve.timeout.ms": "-1"}) is not None
 
@@ -596,6 +604,7 @@ def test_without_one_of_its_rules_a_client_would_take_a_row_that_it_refuses(clie
 
 IDEMPOTENT = {"enable.idempotence": "true"}
 TRANSACTIONAL = {"transactional.id": "t"}
+EXACTLY_ONCE = dict(word.split("=") for word in ["processing.guarantee=exactly_once_v2"])
 
 
 @pytest.mark.parametrize(
@@ -645,6 +654,9 @@ def test_where_the_clients_agree_and_where_they_differ(given: Row, by_java: bool
         ({"group.id": "g", "auto.offset.reset": "none"}, False, True),
         ({"group.id": "g", "max.poll.interval.ms": "6000"}, False, True),
         ({}, False, True),
+        ({"enable.auto.commit": "true"}, True, True),
+        ({"enable.auto.commit": "true", "group.id": "g"}, False, False),
+        ({"enable.auto.commit": "false"}, False, True),
     ],
 )
 def test_where_consumers_agree_and_where_they_differ(given: Row, by_java: bool, by_librdkafka: bool) -> None:
@@ -670,6 +682,125 @@ def test_a_producer_has_the_defaults_of_the_java_client() -> None:
         transaction_timeout_ms=60_000,
     )
     assert producer_settings(TRANSACTIONAL) == replace(made, transactional_id="t")
+
+
+def test_acks_are_numbers_and_one_retry_leaves_idempotence_on() -> None:
+    assert [producer_settings({"acks": word}).acks for word in ("0", "1", "-1", "all")] == [0, 1, -1, -1]
+    assert producer_settings({"retries": "1"}).enable_idempotence
+
+
+@pytest.mark.parametrize(
+    ("timeout", "why"),
+    [
+        (-1, "every broker refuses transaction.timeout.ms=-1"),
+        (0, "every broker refuses transaction.timeout.ms=0"),
+        (1, ""),
+        (DEFAULT_MAX_TIMEOUT_MS, ""),
+        (DEFAULT_MAX_TIMEOUT_MS + 1, "a broker refuses transaction.timeout.ms=900001 unless"),
+    ],
+)
+def test_brokers_take_timeouts_of_transactions_above_zero_and_up_to_their_limit(timeout: int, why: str) -> None:
+    given = {"transaction.timeout.ms": str(timeout)}
+    assert refused_by_brokers(JAVA_PRODUCER.values(TRANSACTIONAL | given)).startswith(why)
+    assert bool(refused_by_brokers(JAVA_PRODUCER.values(TRANSACTIONAL | given))) is bool(why)
+    assert refused_by_brokers(JAVA_PRODUCER.values(given)) == "", "it has no transactions"
+
+
+def test_what_a_client_knows_uses_and_refuses() -> None:
+    for producer, consumer, strict in (
+        (JAVA_PRODUCER, JAVA_CONSUMER, False),
+        (LIBRDKAFKA_PRODUCER, LIBRDKAFKA_CONSUMER, True),
+    ):
+        for client, own, other in ((producer, "linger.ms", "isolation.level"), (consumer, "isolation.level", "acks")):
+            assert client.knows(own)
+            assert client.uses(own)
+            assert not client.uses(other)
+            assert not client.knows("linger.sm")
+            assert not client.uses("linger.sm")
+            assert client.refuses_unknown is strict
+
+
+def test_a_setting_of_librdkafka_has_the_name_of_java_if_java_has_one_and_else_its_first() -> None:
+    known = json.loads(vendored_settings.TARGET.read_text(encoding="utf-8"))
+    of_java = known["java"]["producer"].keys() | known["java"]["consumer"].keys()
+    for alias, name in known["librdkafka"]["aliases"].items():
+        real = LIBRDKAFKA_PRODUCER.real(alias)
+        assert real == LIBRDKAFKA_PRODUCER.real(name)
+        assert real in of_java or real == name
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "is_more"),
+    [
+        (JAVA_PRODUCER, "client.id", False),
+        (JAVA_PRODUCER, "linger.ms", False),
+        (JAVA_PRODUCER, "key.serializer", True),
+        (JAVA_PRODUCER, "bootstrap.servers", True),
+        (JAVA_PRODUCER, "ssl.protocol", True),
+        (JAVA_PRODUCER, "security.protocol", True),
+        (JAVA_CONSUMER, "partition.assignment.strategy", True),
+        (LIBRDKAFKA_CONSUMER, "partition.assignment.strategy", False),
+        (LIBRDKAFKA_CONSUMER, "group.protocol.type", False),
+        (LIBRDKAFKA_CONSUMER, "group.id", False),
+        (LIBRDKAFKA_CONSUMER, "sasl.mechanisms", True),
+    ],
+)
+def test_files_classes_addresses_and_logins_are_more_than_their_form(client: Client, name: str, is_more: bool) -> None:
+    assert client.knows(name)
+    assert is_unchecked(client, name) is is_more
+
+
+def test_kafka_streams_knows_its_own_settings_and_those_of_its_clients() -> None:
+    for name in ("num.stream.threads", "linger.ms", "producer.linger.ms", "admin.default.api.timeout.ms"):
+        assert JAVA["4.3"].known_to_streams(name)
+        assert not JAVA["4.3"].is_unchecked_by_streams(name)
+    for name in ("no.such.thing", "producer.num.stream.threads"):
+        assert not JAVA["4.3"].known_to_streams(name)
+    for name in ("topic.retention.ms", "global.consumer.group.id", "state.dir", "consumer.ssl.protocol"):
+        assert JAVA["4.3"].is_unchecked_by_streams(name)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_refused"),
+    [
+        ({"group.protocol": "streams"}, False),
+        ({"group.instance.id": "a"}, False),
+        ({"group.instance.id": "a", "group.protocol": "streams"}, True),
+        ({"consumer.group.instance.id": "a", "group.protocol": "streams"}, True),
+        ({"heartbeat.interval.ms": "45000"}, True),
+        ({"heartbeat.interval.ms": "45000", "group.protocol": "streams"}, False),
+        ({"admin.request.timeout.ms": "60000"}, False),
+        ({"admin.request.timeout.ms": "60001"}, False),
+        ({"admin.default.api.timeout.ms": "30000"}, False),
+        ({"admin.default.api.timeout.ms": "30001"}, False),
+        ({"admin.default.api.timeout.ms": "29999"}, True),
+        ({"producer.max.in.flight.requests.per.connection": "5"} | EXACTLY_ONCE, False),
+        ({"producer.max.in.flight.requests.per.connection": "6"} | EXACTLY_ONCE, True),
+        ({"producer.enable.idempotence": "false"} | EXACTLY_ONCE, False),
+    ],
+)
+def test_kafka_streams_refuses_what_it_or_one_of_its_clients_refuses(given: Row, is_refused: bool) -> None:
+    assert (refused_by_streams(given) is not None) is is_refused
+
+
+def test_too_many_requests_in_flight_are_refused_for_the_guarantee_with_the_prefix_too() -> None:
+    for prefix in ("", "producer."):
+        refused = refused_by_streams(EXACTLY_ONCE | {f"{prefix}max.in.flight.requests.per.connection": "6"})
+        assert refused is not None
+        assert refused.settings == ("max.in.flight.requests.per.connection", "processing.guarantee")
+
+
+def test_consumers_of_kafka_streams_read_committed_data_with_transactions_unless_they_are_told_otherwise() -> None:
+    read = {"main": "read_committed", "restore": "read_committed"}
+    assert read_by_streams({}, JAVA["4.3"]) == dict.fromkeys(read, "read_uncommitted")
+    assert read_by_streams(EXACTLY_ONCE, JAVA["4.3"]) == read
+    for prefix, of_main, of_restore in (
+        ("consumer.", "read_committed", "read_committed"),
+        ("main.consumer.", "read_uncommitted", "read_committed"),
+        ("restore.consumer.", "read_committed", "read_uncommitted"),
+    ):
+        found = read_by_streams(EXACTLY_ONCE | {f"{prefix}isolation.level": "read_uncommitted"}, JAVA["4.3"])
+        assert found == {"main": of_main, "restore": of_restore}, prefix
 
 
 def test_acks_or_retries_turn_idempotence_off_unless_it_is_set() -> None:

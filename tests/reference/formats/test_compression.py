@@ -1,3 +1,4 @@
+import random
 import tracemalloc
 
 import pytest
@@ -42,6 +43,15 @@ def test_lz4_stores_a_block_that_does_not_shrink() -> None:
     assert compress(CompressionType.LZ4, b"abc").hex() == "04224d18604082" + "03000080" + "616263" + "00000000"
 
 
+def test_blocks_are_as_long_as_those_of_java() -> None:
+    noise = random.Random(1).randbytes(200_000)  # lz4 stores its blocks as they are
+    frame = compress(CompressionType.LZ4, noise)
+    assert frame[7:11] == (64 << 10 | 1 << 31).to_bytes(4, "little")
+    stream = compress(CompressionType.SNAPPY, noise)
+    first = stream[20 : 20 + int.from_bytes(stream[16:20], "big")]
+    assert decompress(CompressionType.SNAPPY, first) == noise[: 32 << 10]
+
+
 @pytest.mark.parametrize("codec", CompressionType)
 def test_the_limit_is_the_largest_output(codec: CompressionType) -> None:
     stream = compress(codec, TEXT)
@@ -59,6 +69,18 @@ def test_a_decompression_bomb_takes_no_more_memory_than_twice_the_limit(codec: C
         with pytest.raises(MalformedBatch, match="limit"):
             decompress(codec, bomb, limit=limit)
         assert tracemalloc.get_traced_memory()[1] < 2 * limit
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+@pytest.mark.parametrize("size", [(64 << 10) + 1, (1 << 20) + 1])
+def test_an_output_takes_no_more_memory_than_16_times_its_size(codec: CompressionType, size: int) -> None:
+    stream = compress(codec, bytes(size))
+    tracemalloc.start()
+    try:
+        decompress(codec, stream)
+        assert tracemalloc.get_traced_memory()[1] < 16 * size + 4096
     finally:
         tracemalloc.stop()
 

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -229,6 +230,23 @@ def test_folders_that_lie_too_deep_are_told_and_no_link_is_followed(
     assert deeper(root) == told[:1], "a search ends"
 
 
+@pytest.mark.parametrize("locked", ["deep/b", "deep/b/orders-0"])
+def test_a_folder_that_cannot_be_read_ends_no_search(
+    locked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("1", "deep/a", "deep/b", "deep/c"):
+        make_partition(tmp_path / folder, "orders-0")
+    listed = Path.iterdir
+
+    def iterdir(path: Path) -> Iterator[Path]:
+        if path == tmp_path / locked:
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert deeper(tmp_path) == [Path("deep/a"), Path("deep/c")]
+
+
 def test_links_to_log_directories_are_told_with_what_they_lead_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,10 +285,12 @@ def test_the_given_directory_itself_may_be_a_link(tmp_path: Path) -> None:
     assert names(only(tmp_path / "link")) == [("orders", 0)]
 
 
-@pytest.mark.parametrize("name", ["absent", "file"])
-def test_a_path_that_is_no_directory_is_refused_with_the_remedy(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "what"), [("absent", "no such file or directory"), ("file", "a file, and no directory")]
+)
+def test_a_path_that_is_no_directory_is_refused_with_the_remedy(name: str, what: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(NotALogDirectory, match=r"give a broker's log\.dirs"):
+    with pytest.raises(NotALogDirectory, match=rf"{name}: {what}; give a broker's log\.dirs"):
         find_log_directories(tmp_path / name)
 
 

@@ -226,11 +226,13 @@ def test_a_message_takes_26_or_34_bytes_besides_its_key_and_value() -> None:
         assert LOG_OVERHEAD_BYTES + MESSAGE_OVERHEAD_BYTES[magic] == overhead
 
 
-def test_in_a_wrapper_of_version_1_offsets_are_relative_and_in_one_of_version_0_they_are_not() -> None:
-    for magic, stored in ((0, [7, 9]), (1, [0, 2])):
-        messages = [Message(magic=magic, offset=offset, value=b"v") for offset in (7, 9)]
+@pytest.mark.parametrize("first", [0, 7])
+def test_in_a_wrapper_of_version_1_offsets_are_relative_and_in_one_of_version_0_they_are_not(first: int) -> None:
+    for magic, stored in ((0, [first, first + 2]), (1, [0, 2])):
+        messages = [Message(magic=magic, offset=offset, value=b"v") for offset in (first, first + 2)]
         wrapper = decode_message(build_message_set(messages, compression=CompressionType.GZIP))[0]
-        assert wrapper.offset == 9
+        assert wrapper.offset == first + 2
+        assert wrapper.messages() == tuple(messages)
         assert wrapper.value is not None
         inside = decode_message_set(decompress(CompressionType.GZIP, wrapper.value))
         assert [message.offset for message in inside] == stored
@@ -244,6 +246,53 @@ def test_the_time_of_the_broker_stands_for_all_messages_of_a_wrapper() -> None:
         (40, 99, TimestampType.LOG_APPEND_TIME),
         (41, 99, TimestampType.LOG_APPEND_TIME),
     ]
+
+
+@pytest.mark.parametrize("wrappers", [0, BROKER_TIME])
+def test_the_timestamp_type_is_that_of_the_wrapper_and_other_attributes_are_kept(wrappers: int) -> None:
+    inside = b"".join(Message(attributes=own, timestamp=5).encode() for own in (0x10, 0x20 | BROKER_TIME))
+    value = compress(CompressionType.GZIP, inside)
+    wrapper = Message(attributes=wrappers | CompressionType.GZIP, timestamp=5, value=value)
+    assert [message.attributes for message in wrapper.messages()] == [0x10 | wrappers, 0x20 | wrappers]
+
+
+def changed(message: Message, position: int, new: bytes) -> bytes:
+    """A message with other bytes from a position on, and the CRC of its bytes."""
+    encoded = bytearray(message.encode())
+    encoded[position : position + len(new)] = new
+    encoded[12:16] = zlib.crc32(encoded[16:]).to_bytes(4, "big")
+    return bytes(encoded)
+
+
+@pytest.mark.parametrize(
+    ("position", "new", "at", "reason"),
+    [
+        (0, b"\xff" * 8, 0, "offset -1"),
+        (0, b"\x7f" + b"\xff" * 7, 0, "offset 9223372036854775807"),
+        (8, (21).to_bytes(4, "big"), 8, "message size 21"),
+        (8, (28).to_bytes(4, "big"), 39, "claims 40 bytes of 39"),
+        (16, b"\x02", 16, "magic 2"),
+        (17, b"\x05", 17, "compression type 5"),
+        (17, b"\x06", 17, "compression type 6"),
+        (17, b"\x0f", 17, "compression type 7"),
+        (26, b"\xff\xff\xff\xfe", 26, "length -2"),
+        (26, (6).to_bytes(4, "big"), 26, "a key of 6 bytes in a message of 27"),
+        (26, (2**31 - 1).to_bytes(4, "big"), 26, "a key of 2147483647 bytes"),
+        (32, b"\xff\xff\xff\xfe", 32, "length -2"),
+        (32, (4).to_bytes(4, "big"), 32, "a value of 4 bytes in a message of 27"),
+        (32, (2).to_bytes(4, "big"), 38, "1 bytes are left after the value"),
+        (32, b"\xff" * 4, 36, "3 bytes are left after the value"),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 31])
+def test_an_impossible_field_is_malformed_where_it_stands(
+    before: int, position: int, new: bytes, at: int, reason: str
+) -> None:
+    message = Message(timestamp=5, key=b"ke", value=b"val")
+    assert message.size == 39
+    with pytest.raises(MalformedBatch, match=reason) as caught:
+        decode_message(bytes(before) + changed(message, position, new), before)
+    assert caught.value.position == before + at
 
 
 def test_damage_in_a_wrapper_is_reported_with_its_position_in_buffer_and_wrapper() -> None:
@@ -268,6 +317,8 @@ def test_a_message_cut_off_anywhere_is_malformed_at_the_end_of_the_buffer() -> N
         with pytest.raises(MalformedBatch) as caught:
             decode_message_set(data[:length])
         assert caught.value.position == length
+    with pytest.raises(MalformedBatch, match="at byte 36: 0 bytes are left"):
+        decode_message(data, len(data) + 3)
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,7 @@ def test_a_builder_derives_the_last_offset_and_the_largest_timestamp() -> None:
         [Record(timestamp_delta=7), Record(offset_delta=4, timestamp_delta=-2)], base_offset=10, base_timestamp=100
     )
     assert (batch.last_offset, batch.next_offset, batch.max_timestamp, batch.record_count) == (14, 15, 107, 2)
+    assert (batch.attributes, batch.producer_id, batch.producer_epoch, batch.base_sequence) == (0, -1, -1, -1)
     empty = build_batch([], base_offset=3)
     assert (empty.last_offset, empty.max_timestamp, empty.records()) == (3, -1, ())
 
@@ -277,6 +278,8 @@ def test_a_batch_cut_off_anywhere_is_malformed_at_the_end_of_the_buffer() -> Non
         with pytest.raises(MalformedBatch) as caught:
             decode_batch(encoded[:length])
         assert caught.value.position == length
+    with pytest.raises(MalformedBatch, match="at byte 70: 0 bytes are left"):
+        decode_batch(encoded, len(encoded) + 3)
 
 
 @pytest.mark.parametrize("compression", CompressionType)
@@ -297,7 +300,8 @@ def test_a_wrong_record_count_is_malformed(compression: CompressionType, count: 
         ("01 00 00 00 01 01 00", 0, "a record of -1 bytes whose fields take 6"),
         ("0c 00 00 00 03 01 00", 4, "length -2 is negative"),
         ("0c 00 00 00 01 01 01", 6, "header count -1 is negative"),
-        ("0c 00 00 00 01 01 02", 6, "cannot hold 1 headers"),
+        ("0c 00 00 00 01 01 02", 6, "0 bytes cannot hold 1 headers"),
+        ("0e 00 00 00 01 01 02 00", 6, "1 bytes cannot hold 1 headers"),
         ("10 00 00 00 01 01 02 01 00", 7, "a header without a key"),
         ("0c 00 00 00 01 fe ff ff ff 0f", 10, "end inside a record"),
         ("18 00 00 00 01 01 02 00 08", 9, "end inside a record"),
@@ -350,6 +354,14 @@ def test_a_marker_of_a_later_version_with_further_fields_is_read() -> None:
     )
     expected = ControlRecord(control_type=ControlType.ABORT, coordinator_epoch=9, key_version=1, value_version=2)
     assert batch.control_record() == expected
+
+
+def test_the_first_record_of_a_control_batch_decides_as_it_does_in_kafka() -> None:
+    written = [Record(key=bytes([0, 0, 0, kind]), value=bytes(6), offset_delta=kind) for kind in ControlType]
+    for records in (written, written[::-1]):
+        marker = build_batch(records, is_control=True).control_record()
+        assert marker is not None
+        assert marker.control_type == records[0].offset_delta
 
 
 def test_a_data_batch_is_no_marker_whatever_its_records_hold() -> None:

@@ -268,7 +268,7 @@ def test_leader_epochs_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0\n", "1\n0\n", "0\n2\n0 0\n", "0\n1\n0 0 0\n", "0\n1\nzero 0\n", "0\n1\n\u00e9 0\n"]
+    "text", ["", "0\n", "1\n0\n", "-1\n0\n", "0\n2\n0 0\n", "0\n1\n0 0 0\n", "0\n1\nzero 0\n", "0\n1\n\u00e9 0\n"]
 )
 def test_a_damaged_leader_epoch_checkpoint_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "leader-epoch-checkpoint"

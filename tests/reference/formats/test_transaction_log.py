@@ -208,6 +208,21 @@ def test_a_malformed_key_says_where_and_why(data: bytes, position: int, reason: 
     assert caught.value.position == position
 
 
+def test_the_partitions_of_a_transaction_are_those_of_all_its_topics() -> None:
+    value = decode_value(EMPTY)
+    assert value is not None
+    assert value.partitions() == frozenset()
+    topics = TopicPartitions(topic="a", partition_ids=(2, 0)), TopicPartitions(topic="b", partition_ids=(2,))
+    assert dataclasses.replace(value, transaction_partitions=topics).partitions() == {("a", 0), ("a", 2), ("b", 2)}
+
+
+def test_a_field_that_version_0_has_no_place_for_is_named_by_its_tag() -> None:
+    value = decode_value(EMPTY)
+    assert value is not None
+    with pytest.raises(OverflowError, match=r"no place for tagged field 2$"):
+        dataclasses.replace(value, version=0, client_transaction_version=2).encode()
+
+
 def test_a_value_out_of_range_is_not_encoded() -> None:
     value = decode_value(EMPTY)
     assert value is not None
@@ -232,9 +247,10 @@ def test_the_legal_transitions_are_those_of_kafka() -> None:
 
 
 def test_only_since_transaction_version_2_an_abort_needs_no_begun_transaction() -> None:
-    extras = {(before, after) for before, after in LEGAL_TRANSITIONS if not is_legal(before, after, 1)}
     empty, commit, abort = TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT
-    assert extras == {(before, TransactionState.PREPARE_ABORT) for before in (empty, commit, abort)}
+    for version in (0, 1):
+        extras = {(before, after) for before, after in LEGAL_TRANSITIONS if not is_legal(before, after, version)}
+        assert extras == {(before, TransactionState.PREPARE_ABORT) for before in (empty, commit, abort)}
     assert all(is_legal(before, after, 2) for before, after in LEGAL_TRANSITIONS)
     assert not is_legal(TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_ABORT, 2)
 

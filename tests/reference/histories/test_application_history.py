@@ -1,7 +1,9 @@
 """A simulated run of an application on a group, with the events of its instances, brokers and coordinators."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import Any
 
 import pytest
 from immutables import Map
@@ -10,18 +12,19 @@ from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS
 from kafka_eos.formats.record_batch import ControlType, RecordBatch
 from kafka_eos.histories.application_history import COORDINATOR, GROUP, INPUTS, OUTPUTS, ApplicationRecorder
 from kafka_eos.histories.history import Event
-from kafka_eos.histories.simulator import Simulation
+from kafka_eos.histories.simulator import Simulation, Taken
 from kafka_eos.machines.consume_transform_produce import Constants, ConsumeTransformProduce
+
+from .written import Rows, batch_row, committed_offset, replayed, runs, written
 
 WEIGHTS = {"Abort": 1.0, "Crash": 1.0, "ExpireSession": 1.0, "TimeOut": 1.0}
 SEEDS = range(20)
 PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
-@cache
-def recorded(seed: int, protocol: str = "classic", eos: str = "v2") -> ApplicationRecorder:
+def constants_of(protocol: str, eos: str) -> Constants:
     instances, partitions = frozenset({"A", "B"}), frozenset({"p", "q"})
-    constants = Constants(
+    return Constants(
         instances=instances,
         partitions=partitions,
         transactional_ids=instances if eos == "v2" else partitions,
@@ -32,6 +35,11 @@ def recorded(seed: int, protocol: str = "classic", eos: str = "v2") -> Applicati
         faults=frozenset({"abort", "timeout", "expire session", "crash"}),
         max_faults=6,
     )
+
+
+@cache
+def recorded(seed: int, protocol: str = "classic", eos: str = "v2") -> ApplicationRecorder:
+    constants = constants_of(protocol, eos)
     recorder = ApplicationRecorder(run="r", constants=constants)
     recorder.watch(Simulation(ConsumeTransformProduce, constants, seed, WEIGHTS, WEIGHTS.keys()).run(300))
     return recorder
@@ -43,6 +51,27 @@ def of(recorder: ApplicationRecorder, *actions: str) -> list[Event]:
 
 def batches(recorder: ApplicationRecorder) -> dict[tuple[str, int], list[RecordBatch]]:
     return {**recorder.logs, (OFFSETS, 0): recorder.offsets}
+
+
+def lines(run: str, taken: Iterable[Taken[ConsumeTransformProduce]]) -> Iterator[dict[str, Any]]:
+    """A run of a group protocol and a version of exactly-once, as it is written in ``application_runs.jsonl``."""
+    recorder = ApplicationRecorder(run="r", constants=constants_of(*run.split()))
+
+    def rows() -> dict[str, list[dict[str, Any]]]:
+        logs = {
+            f"{topic}-{number}": [batch_row(f"{topic}-{number}", batch) for batch in log]
+            for (topic, number), log in recorder.logs.items()
+        }
+        return logs | {OFFSETS: [batch_row(OFFSETS, batch, committed_offset) for batch in recorder.offsets]}
+
+    return written(taken, recorder.watch, recorder.events, rows)
+
+
+@pytest.mark.parametrize(("run", "expected"), runs("application_runs.jsonl").items())
+def test_each_step_is_written_as_the_events_and_batches_that_it_stands_for(run: str, expected: Rows) -> None:
+    taken = replayed(ConsumeTransformProduce, constants_of(*run.split()), [row["step"] for row in expected])
+    for found, row in zip(lines(run, taken), expected, strict=True):
+        assert found == row
 
 
 @PROTOCOLS

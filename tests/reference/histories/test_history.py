@@ -72,6 +72,7 @@ def test_every_column_has_a_type() -> None:
         (GOOD.replace("run", "ruin"), "unknown column 'ruin'; put it into 'detail'"),
         (GOOD.replace('"r"', "3"), "column 'run': expected str, found 3"),
         ('{"offset":"3",' + GOOD[1:], "column 'offset': expected int, found '3'"),
+        (GOOD[:-1] + ',"offset":"3"}', "column 'offset': expected int, found '3'"),
         ('{"offset":3.5,' + GOOD[1:], "column 'offset': expected int, found 3.5"),
         ('{"offset":true,' + GOOD[1:], "column 'offset': expected int, found True"),
         ('{"detail":[],' + GOOD[1:], "column 'detail': expected dict, found []"),
@@ -101,6 +102,11 @@ def test_a_line_that_is_no_event_is_refused_with_file_line_and_reason(tmp_path: 
     assert str(caught.value).startswith(f"{path}:3: ")
     assert reason in caught.value.reason
     assert (caught.value.source, caught.value.line) == (str(path), 3)
+
+
+def test_a_line_of_no_file_is_the_first_one_of_a_history() -> None:
+    with pytest.raises(MalformedHistory, match=r"^history:1: no JSON"):
+        event_from_json("{")
 
 
 def test_the_lines_before_a_bad_line_are_read(tmp_path: Path) -> None:

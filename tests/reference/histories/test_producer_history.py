@@ -12,12 +12,22 @@ from kafka_eos.histories.simulator import Simulation
 from kafka_eos.machines.idempotent_producer import IdempotentProducer
 
 from .test_simulator import CONSTANTS, FAULTS, RECOVERY, run
+from .written import Rows, event_row, replayed, runs
 
 SEEDS = range(30)
 
 
 def of(events: list[Event], action: str, phase: str) -> list[Event]:
     return [event for event in events if (event.action, event.phase) == (action, phase)]
+
+
+@pytest.mark.parametrize(("acks", "expected"), runs("producer_runs.jsonl").items())
+def test_each_step_is_written_as_the_events_that_it_stands_for(acks: str, expected: Rows) -> None:
+    constants = replace(CONSTANTS, acks=acks, idempotence=acks != "0")
+    taken = replayed(IdempotentProducer, constants, [row["step"] for row in expected])
+    for each, row in zip(taken, expected, strict=True):
+        events = [event_row(event) for event in history("r", [each])]
+        assert events == [event | {"order": number} for number, event in enumerate(row["events"])]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

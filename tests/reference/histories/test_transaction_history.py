@@ -1,20 +1,25 @@
 """A simulated run of transactions, with the events of clients, brokers and a read_committed reader."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from kafka_eos.errors import NotEnabled
 from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.transaction_log import TOPIC as STATES
 from kafka_eos.formats.transaction_log import TransactionState, decode_key, decode_value, is_legal
 from kafka_eos.histories.history import Event
 from kafka_eos.histories.simulator import Simulation, Taken
 from kafka_eos.histories.transaction_history import PRODUCER_ID, TransactionRecorder, possible_arguments
 from kafka_eos.machines.machine import actions, instances, step
 from kafka_eos.machines.transactions import Constants, Transactions
+
+from .written import Rows, batch_row, replayed, runs, transaction, written
 
 KINDS = frozenset({"repeat request", "repeat marker", "timeout", "failover", "crash", "election"})
 
@@ -49,6 +54,29 @@ def recorded(seed: int, version: int = 2) -> tuple[TransactionRecorder, Transact
 
 
 SEEDS = range(12)
+
+
+def of_admin(version: int) -> Constants:
+    """The constants of the runs of ``transaction_runs.jsonl``, with an operator who aborts by hand."""
+    return replace(constants(version), faults=constants(version).faults | {"admin abort"})
+
+
+def lines(run: str, taken: Iterable[Taken[Transactions]]) -> Iterator[dict[str, Any]]:
+    """A run of a transaction version, as it is written in ``transaction_runs.jsonl``."""
+    recorder = TransactionRecorder(run="r", constants=of_admin(int(run[0])))
+
+    def rows() -> dict[str, Rows]:
+        logs = {f"{n}": [batch_row(f"simulated-{n}", batch) for batch in log] for n, log in recorder.logs.items()}
+        return logs | {STATES: [batch_row(STATES, batch, transaction) for batch in recorder.coordinator_log]}
+
+    return written(taken, recorder.watch, recorder.events, rows)
+
+
+@pytest.mark.parametrize(("run", "expected"), runs("transaction_runs.jsonl").items())
+def test_each_step_is_written_as_the_events_and_batches_that_it_stands_for(run: str, expected: Rows) -> None:
+    taken = replayed(Transactions, of_admin(int(run[0])), [row["step"] for row in expected])
+    for found, row in zip(lines(run, taken), expected, strict=True):
+        assert found == row
 
 
 @pytest.mark.parametrize("version", [1, 2])

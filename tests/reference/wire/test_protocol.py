@@ -59,6 +59,14 @@ def test_an_answer_to_api_versions_has_the_oldest_header(codec: Codec) -> None:
     assert codec.write_response("EndTxn", 3, 1, {}) == bytes.fromhex("00000001 00 00000000 0000 00")
 
 
+def test_a_request_of_an_old_version_has_a_header_with_the_client_and_without_tags(codec: Codec) -> None:
+    data = bytes.fromhex("0012 0000 00000007 0003 616263")
+    assert codec.write_request("ApiVersions", 0, 7, "abc", {}) == data
+    header, body = codec.read_request_header(data)
+    assert header == {"RequestApiKey": 18, "RequestApiVersion": 0, "CorrelationId": 7, "ClientId": "abc"}
+    assert body.remaining == 0
+
+
 @pytest.mark.parametrize("length", range(len(END_TXN)))
 def test_a_request_that_is_cut_off_anywhere_is_refused(codec: Codec, length: int) -> None:
     with pytest.raises(MalformedMessage):
@@ -123,12 +131,58 @@ def test_in_a_tagged_field_zero_stands_for_no_structure_as_in_kafkas_records_of_
     assert row == {"Name": "ab", "Owner": None, "Guest": None}
 
 
+TYPES = Codec({
+    "Types": {
+        "type": "data", "validVersions": "0-1", "flexibleVersions": "1+",
+        "fields": [
+            {"name": "Text", "type": "string", "versions": "0+", "nullableVersions": "0+", "default": "a"},
+            {"name": "Bytes", "type": "bytes", "versions": "0+", "nullableVersions": "0+"},
+            {"name": "Records", "type": "records", "versions": "0+"},
+            {"name": "Id", "type": "uuid", "versions": "0+"},
+            {"name": "Share", "type": "float64", "versions": "0+"},
+            {"name": "Rate", "type": "float64", "versions": "0+", "default": "1.5"},
+            {"name": "Mask", "type": "uint32", "versions": "0+", "default": "0x80000000"},
+            {"name": "Count", "type": "int64", "versions": "0+", "default": "-1"},
+            {"name": "Port", "type": "uint16", "versions": "0+"},
+        ],
+    }
+})  # fmt: skip
+NUMBERS = "0000000000000000 3ff8000000000000 80000000 ffffffffffffffff 0000"
+UUID_5 = f"{5:032x}"
+
+
+@pytest.mark.parametrize(
+    ("version", "row", "written"),
+    [
+        (0, {}, f"0001 61 00000000 00000000 {0:032x} {NUMBERS}"),
+        (0, {"Text": None, "Bytes": None, "Id": UUID(int=5)}, f"ffff ffffffff 00000000 {UUID_5} {NUMBERS}"),
+        (0, {"Bytes": b"b", "Records": b"cd"}, f"0001 61 00000001 62 00000002 6364 {0:032x} {NUMBERS}"),
+        (1, {}, f"02 61 01 01 {0:032x} {NUMBERS} 00"),
+        (1, {"Text": None, "Bytes": None, "Id": UUID(int=5)}, f"00 00 01 {UUID_5} {NUMBERS} 00"),
+        (1, {"Bytes": b"b", "Records": b"cd"}, f"02 61 02 62 03 6364 {0:032x} {NUMBERS} 00"),
+    ],
+)
+def test_each_type_has_its_form_and_its_default(version: int, row: Message, written: str) -> None:
+    data = bytes.fromhex(written)
+    assert TYPES.write("Types", version, row) == data
+    usual = {"Text": "a", "Bytes": b"", "Records": b"", "Id": UUID(int=0), "Share": 0.0, "Rate": 1.5}
+    read = TYPES.read("Types", version, Buffer(data))
+    assert read == {**usual, "Mask": 2**31, "Count": -1, "Port": 0, **row}
+
+
+def test_only_minus_one_stands_for_no_string() -> None:
+    with pytest.raises(MalformedMessage, match="-2 bytes announced"):
+        TYPES.read("Types", 0, Buffer(bytes.fromhex("fffe") + bytes(60)))
+
+
 def test_only_minus_one_stands_for_no_array() -> None:
     with pytest.raises(MalformedMessage, match="-2 elements announced"):
         STRUCTURES.read("Room", 9, Buffer(bytes.fromhex("0002 6162 fffffffe")))
 
 
 def test_a_message_has_as_many_elements_as_its_reader_takes_and_no_more() -> None:
+    many = {"Name": "ab", "Keys": [{"Teeth": 5}] * 1000}
+    assert STRUCTURES.read("Room", 9, Buffer(STRUCTURES.write("Room", 9, many))) == many
     data = bytes.fromhex("0002 6162 00000002 05 06")
     assert len(STRUCTURES.read("Room", 9, Buffer(data, 2))["Keys"]) == 2
     with pytest.raises(MalformedMessage, match="2 elements more than there may be"):
@@ -197,7 +251,7 @@ def test_a_varint_of_too_many_bytes_is_refused() -> None:
 
 def test_unknown_apis_and_versions_are_refused(codec: Codec) -> None:
     for key_and_version in ("03e7 0000", "001a 0006", "001a 0002"):
-        with pytest.raises(MalformedMessage, match="no API"):
+        with pytest.raises(MalformedMessage, match="at byte 0: no API"):
             codec.read_request_header(bytes.fromhex(key_and_version + "00000001 ffff"))
 
 
