@@ -60,7 +60,7 @@ OffsetsOf(batch) == batch.baseOffset..batch.lastOffset
 (* A record is done: it is not given to anybody any more. *)
 IsDone(record) == record.state \in {"ACKNOWLEDGED", "ARCHIVED"}
 
-(* A record in its last state, which no member has. *)
+(* A record that no member has any more, in its next state. *)
 Ended(record, state) == [record EXCEPT !.state = state, !.memberId = NoMember]
 
 (* A record that a member has given back: it is available again, or archived after the last delivery. *)

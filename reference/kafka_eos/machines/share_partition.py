@@ -125,7 +125,7 @@ class SharePartition:
         return record.state in {ACKNOWLEDGED, ARCHIVED}
 
     def ended(self, record: Record, state: str) -> Record:
-        """A record in its last state, which no member has."""
+        """A record that no member has any more, in its next state."""
         return replace(record, state=state, member_id=None)
 
     def released(self, record: Record) -> Record:
