@@ -313,8 +313,12 @@ class Source:
 
     def are_of_one_cluster(self, one: PartitionLog, other: PartitionLog) -> bool:
         """Whether two logs are of one cluster, as far as their directories tell."""
-        told = {self.directories.get(log.directory, Directory()).cluster for log in (one, other)} - {None}
-        return len(told) < len(("one", "other"))
+        told = {self.cluster_of(one), self.cluster_of(other)}
+        return None in told or len(told) == 1
+
+    def cluster_of(self, log: PartitionLog) -> str | None:
+        """The id of a log's cluster; None if its directory does not tell."""
+        return self.directories.get(log.directory, Directory()).cluster
 
     def deleted_below(self, log: PartitionLog) -> int:
         """The offset below which records of a log were deleted on request, though its segments may still have them."""

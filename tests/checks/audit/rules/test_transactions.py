@@ -32,6 +32,7 @@ from kafka_eos.formats.transaction_log import (
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.findings import Finding, Kind
+from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
 from kafka_eos_checks.audit.moments import GRACE_MS, LONGEST_MS, SKEW_MS, Source
 from kafka_eos_checks.audit.oracle.oracle import readable_transactions
@@ -1128,6 +1129,29 @@ def test_a_producer_id_is_of_its_own_cluster(tmp_path: Path, clusters: str, coun
         result = run([tmp_path / "1", tmp_path / "2"], one_moment=True, oracle=oracle)
         assert [finding.rule for finding in result.findings if finding.rule == NO_BIT] == [NO_BIT] * count
         assert oracle is None or result.verdicts[-1].ok
+
+
+@pytest.mark.parametrize("second", ["coordinator", "partition"])
+@pytest.mark.parametrize(("clusters", "refused"), [("AB", True), ("AA", False), ("A.", False)])
+def test_transactions_of_several_clusters_are_refused(
+    tmp_path: Path, second: str, clusters: str, *, refused: bool
+) -> None:
+    """Producer id 0 of both has committed in one and aborted in the other: a torn transaction, if they were one."""
+    partition(tmp_path / "1", 0, ("data", 0), (COMMIT, 1))
+    if second == "partition":
+        partition(tmp_path / "2", 1, ("data", 0), (ABORT, 1))
+    else:
+        coordinator(tmp_path / "2", *ended("ABORT", 0, 2), version=2)
+    partition(tmp_path / "2", 2, ("plain", 0))
+    for broker, cluster in zip("12", clusters, strict=True):
+        if cluster != ".":
+            (tmp_path / broker / "meta.properties").write_text(f"cluster.id={cluster}\n")
+    if refused:
+        said = "transactions of several clusters: .*/1 of cluster A, .*/2 of cluster B; audit each cluster for itself"
+        with pytest.raises(UnusableInput, match=said):
+            run([tmp_path / "1", tmp_path / "2"], one_moment=True)
+    else:
+        assert run([tmp_path / "1", tmp_path / "2"], one_moment=True).findings
 
 
 class Backwards(LocalEngine):
