@@ -98,9 +98,9 @@ class Application:
     inputs: Sequence[str]
     outputs: Sequence[str]
     group: str
-    identity: Identity = by_value
-    everything: bool = True
-    outputs_per_input: OutputsPerInput | None = None
+    identity: Identity
+    everything: bool
+    outputs_per_input: OutputsPerInput | None
 
 
 def known_of(cluster: Cluster) -> Known:
