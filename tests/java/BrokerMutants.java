@@ -20,8 +20,8 @@ import javassist.expr.MethodCall;
  *
  * <p>As an agent ({@code -javaagent:broker-mutants.jar=NAME}) it makes one mutant. It says on standard error of each
  * changed class "mutant NAME applied to CLASS", and ends the broker if there was nothing to change. As a program it
- * lists all mutants: name, "restart" if only a restart can show it or "level 1" if only a cluster of transaction.version
- * 1 can, classes, and why the changed rule is wrong.
+ * lists all mutants: name, "restart" if only a restart can show it or "level 1" if only a cluster of
+ * transaction.version 1 can, classes, and why the changed rule is wrong.
  */
 public final class BrokerMutants {
     private static final String LOG = "org.apache.kafka.storage.internals.log.";
