@@ -198,7 +198,7 @@ def line_of(path: Path, at: int) -> int:
 
 
 Line: TypeAlias = bytes | Event
-"""A line of a history, or the event in a row."""
+"""A line of a history, or a row as one; the event in a row that cannot be one."""
 
 
 def lines_at(path: Path, places: Iterable[int]) -> Iterator[tuple[int, Line]]:
