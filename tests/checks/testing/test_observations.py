@@ -14,7 +14,7 @@ from kafka_eos.server.network import Server
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.testing import exactly_once
-from kafka_eos_checks.testing.exactly_once import StoredRecord
+from kafka_eos_checks.testing.exactly_once import StoredRecord, by_value
 from kafka_eos_checks.testing.in_process_broker import ExactlyOnceWarning, InProcessBroker, NotExactlyOnce
 from kafka_eos_checks.testing.observations import Observed, shared_ids
 
@@ -447,7 +447,9 @@ def test_a_transaction_of_which_the_group_could_refuse_any_commit_is_no_warning(
         for partition, generation in enumerate(generations)
         for phase in ("invoke", "ok")
     ]  # fmt: skip
-    asked = exactly_once.Application(inputs=["in"], outputs=["out"], group="g")
+    asked = exactly_once.Application(
+        inputs=["in"], outputs=["out"], group="g", identity=by_value, everything=True, outputs_per_input=None
+    )
     observed = Observed(
         application=asked, identified=exactly_once.Identified(), events=events, data=tmp_path, open=[], has_members=True
     )

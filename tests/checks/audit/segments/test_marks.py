@@ -38,7 +38,7 @@ def both(tmp_path: Path, *batches: bytes) -> tuple[Marks, Marks]:
     """The marks of a segment's batches, and those of their decoded records."""
     write_segment(tmp_path / SEGMENT, list(batches))
     [block] = read_blocks(tmp_path / SEGMENT, check_crc=False)
-    return marks_of(block), marks._decoded_marks(block, np.arange(len(batches)))
+    return marks_of(block), marks._decoded_marks(block, np.arange(len(block.headers)))
 
 
 def told(found: Marks) -> list[tuple[int, int, int]]:
