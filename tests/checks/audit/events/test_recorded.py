@@ -65,6 +65,15 @@ def test_committed_offsets_are_named_by_their_group_and_by_their_topic_without_o
     assert (found.facts.asked.groups, found.facts.asked.topics) == (asked, {"in"})
 
 
+@pytest.mark.parametrize(("group", "named"), [("g", "g"), ("", ""), (None, "")])
+@pytest.mark.parametrize("action", ["CommitOffsets", "SendOffsetsToTransaction"])
+def test_offsets_that_are_asked_for_without_a_group_are_of_none(action: str, group: str | None, named: str) -> None:
+    found = columns(
+        {"action": action, "phase": "invoke", "topic": "in", "group": group, "detail": {"offsets": {"2": 7}}}
+    )
+    assert found.asked[["name", "offset"]].tolist() == [(name_hash(text_hash(named), place_hash("in", 2)), 7)]
+
+
 def test_a_batch_is_named_by_its_topic_and_any_other_request_by_nothing() -> None:
     batch = {"phase": "invoke", "topic": "out", "partition": 0, "group": "g", "producer_id": 3}
     found = columns(*({"action": action, **batch} for action in ("Produce", "AddPartitionsToTxn", "EndTxn")))
