@@ -106,7 +106,7 @@ peers: setup $(JARS)/kafka/.copied $(JARS)/kafka-4.4/.copied $(JARS)/kafka-3.9/.
 kafka-tests: setup $(JARS)/kafka/.copied $(JARS)/kafka-tests/.copied ## Kafka's own tests of transactions, groups, Produce, Fetch and offsets, on the server and on Kafka 4.3; build/kafka-tests.html (half an hour)
 	$(KAFKA_EOS) check kafka-tests --json build/kafka-tests.json
 
-broker-mutants: setup $(JARS)/kafka/.copied ## change the rules of Kafka 4.3's own broker, one at a time: conform must notice (half an hour; goes on where it was ended)
+broker-mutants: setup $(JARS)/kafka/.copied ## change the rules of Kafka 4.3's own broker, one at a time: conform must notice (a quarter of an hour; goes on where it was ended)
 	$(KAFKA_EOS) check broker-mutants --json $(VERDICTS)/broker-mutants.json
 
 costs: setup $(JARS)/kafka/.copied ## measure again what exactly-once costs, and keep the figures (a quarter of an hour)

@@ -540,7 +540,7 @@ def _of_logs(
     """
     started = time.perf_counter()
     scanned = stages.scan_logs(inputs.logs, engine, source, named, check_crc=check_crc)
-    _demand_one_cluster(scanned.audits, source)
+    _demand_one_cluster(scanned.audits, source, inputs)
     batches_only = [each.partition or Partition(log=each.log) for each in scanned.audits if not _has_old_formats(each)]
     incomplete = incomplete_logs(inputs.logs, batches_only, source, asker(engine, inputs.logs))
     incomplete += holes_in(scanned.audits, {each.log for each in incomplete})
@@ -561,7 +561,7 @@ def _of_logs(
     return scanned, known
 
 
-def _demand_one_cluster(audits: Sequence[LogAudit], source: moments.Source) -> None:
+def _demand_one_cluster(audits: Sequence[LogAudit], source: moments.Source, inputs: Inputs) -> None:
     """Refuse transactions of several clusters: a producer id of one has nothing to do with that of another."""
     found: dict[str, PartitionLog] = {}
     for audit in audits:
@@ -569,7 +569,8 @@ def _demand_one_cluster(audits: Sequence[LogAudit], source: moments.Source) -> N
         if cluster is not None and (audit.transactional or (audit.log.topic == COORDINATOR_TOPIC and audit.batches)):
             found.setdefault(cluster, audit.log)
     if len(found) > 1:
-        places = ", ".join(f"{log.directory} of cluster {cluster}" for cluster, log in found.items())
+        names = {cluster: inputs.directories.get(log.directory, log.directory) for cluster, log in found.items()}
+        places = ", ".join(f"{name} of cluster {cluster}" for cluster, name in names.items())
         raise UnusableInput(f"transactions of several clusters: {places}; audit each cluster for itself")
 
 

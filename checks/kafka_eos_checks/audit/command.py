@@ -25,16 +25,8 @@ SHOWN_NOTES = 10  # findings of each kind on the terminal
 UNJUDGED_REASONS = frozenset(  # the codes of all reasons that the rules give
     {
         *("ambiguous", "compacted", "damaged", "first-sequence", "history", "holes", "incomplete", "links"),
-        *(
-            "logs-missing",
-            "made-again",
-            "misnamed",
-            "missing-partition",
-            "mixed-topics",
-            "no-coordinator-log",
-            "other-moment",
-        ),
-        *("too-deep", "unknown-producer"),
+        *("logs-missing", "made-again", "misnamed", "missing-partition", "mixed-topics", "no-coordinator-log"),
+        *("other-moment", "too-deep", "unknown-producer"),
     }
 )
 EPILOG = """examples:

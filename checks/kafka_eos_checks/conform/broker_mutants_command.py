@@ -51,7 +51,7 @@ WAY_SECONDS = {VERSION_2: 120.0, VERSION_1: 120.0, AT_LEVEL_1: 120.0, AFTER_REST
 RESTARTED = 3
 """Of so many edges one is asked after a restart, which takes as long as all others together."""
 EPILOG = """examples:
-  kafka-eos check broker-mutants                    all of them (half an hour)
+  kafka-eos check broker-mutants                    all of them (a quarter of an hour)
   kafka-eos check broker-mutants 'marker-*' --list
   kafka-eos check broker-mutants marker-epoch-unchecked static-member-not-fenced
 

@@ -14,7 +14,7 @@ NOWHERE = np.iinfo(np.int64).min  # an offset or an order that an event does not
 
 
 class Form(NamedTuple):
-    """What decides which rules need an event; few events of a history differ in it."""
+    """The fields of an event that decide which rules read it. A history has few different ones."""
 
     action: str
     phase: str
@@ -35,10 +35,13 @@ class Block(Protocol):
         """The events in some rows."""
 
     def forms(self, of: Mapping[Any, int]) -> Ints:
-        """What a mapping has for the :class:`Form` of each event, shape (n,)."""
+        """The number of each event's :class:`Form`, shape (n,); ``of`` has the number of each form."""
 
     def texts(self, column: str, of: Mapping[Any, int], kind: DTypeLike) -> NDArray[Any]:
-        """What a mapping has for the text of each event in a column, or for None, shape (n,); ``kind``: of numbers."""
+        """The number of each event's text in a column, shape (n,).
+
+        ``of`` has the number of each text, and of None where there is no text; ``kind`` is the type of the numbers.
+        """
 
     def integers(self, column: str) -> Ints:
         """The numbers of a column, :data:`NOWHERE` for none, shape (n,).
