@@ -57,7 +57,7 @@ class Block(Protocol):
         """The detail of each event, a :data:`kafka_eos_checks.audit.events.columns.Detail`."""
 
 
-_FORM, _RUN, _TIME, _DETAIL = attrgetter(*Form._fields), attrgetter("run"), attrgetter("time_us"), attrgetter("detail")
+_FORM, _RUN, _DETAIL = attrgetter(*Form._fields), attrgetter("run"), attrgetter("detail")
 
 
 class Lines:
@@ -93,16 +93,23 @@ class Lines:
 
     def integers(self, column: str) -> Ints:
         """As :meth:`Block.integers`."""
-        return integers(list(map(attrgetter(column), self.events)))
+        try:
+            return np.fromiter(map(attrgetter(column), self.events), np.int64, len(self))
+        except TypeError:  # an event says that it has none
+            return integers(list(map(attrgetter(column), self.events)))
 
     def last_ms(self) -> float:
         """As :meth:`Block.last_ms`."""
-        times = list(map(_TIME, self.events))
-        return inf if None in times else max(times) / 1000
+        return _last_ms(self)
 
     def details(self) -> Sequence[Any]:
         """As :meth:`Block.details`."""
         return list(map(_DETAIL, self.events))
+
+
+def _last_ms(block: Block) -> float:
+    times = block.integers("time_us")
+    return inf if (times == NOWHERE).any() else int(times.max()) / 1000
 
 
 def integers(column: Sequence[int | None]) -> Ints:
@@ -176,8 +183,7 @@ class Table:
 
     def last_ms(self) -> float:
         """As :meth:`Block.last_ms`."""
-        times = self.integers("time_us")
-        return inf if (times == NOWHERE).any() else int(times.max()) / 1000
+        return _last_ms(self)
 
     def details(self) -> Sequence[Any]:
         """As :meth:`Block.details`."""

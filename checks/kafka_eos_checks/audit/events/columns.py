@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from kafka_eos.histories.history import COLUMN_TYPES, REQUIRED, VOCABULARY
+from kafka_eos_checks.audit.events.blocks import NOWHERE, Form
 
 _JOINED = (
     *("value", "transaction", "input", "output", "offsets", "committed_offset", "committed"),
@@ -24,11 +25,16 @@ COLUMNS = (*REQUIRED, *(name for name in COLUMN_TYPES if name not in REQUIRED))
 
 
 def struct_of(detail: Any, default: Any) -> Any:
-    """A struct with the columns of an event, of the same types, as msgspec reads a line; only ``detail`` may differ."""
+    """A struct with the columns of an event, of the same types, as msgspec reads a line; only ``detail`` may differ.
+
+    A number that is not there is :data:`kafka_eos_checks.audit.events.blocks.NOWHERE`, and None if the line says null;
+    a partition, which is of the event's form, is None in both cases.
+    """
     columns: list[tuple[Any, ...]] = []
     for name in COLUMNS:
         kind: Any = Literal[VOCABULARY[name]] if name in VOCABULARY else COLUMN_TYPES[name]
-        columns.append((name, kind) if name in REQUIRED else (name, kind | None, None))
+        none = NOWHERE if kind is int and name not in Form._fields else None
+        columns.append((name, kind) if name in REQUIRED else (name, kind | None, none))
     columns[COLUMNS.index("detail")] = ("detail", detail, default)
     return msgspec.defstruct("Column", columns, forbid_unknown_fields=True, gc=False)
 
@@ -44,5 +50,6 @@ def detail_of(detail: Mapping[str, Any]) -> Any:
 
 def column_of(event: Any) -> Any:
     """An event with any detail as a :data:`Column`."""
-    others = {name: getattr(event, name) for name in COLUMNS if name != "detail"}
-    return Column(**others, detail=detail_of(event.detail or {}))
+    columns = {name: getattr(event, name) for name in COLUMNS}
+    told = {name: value for name, value in columns.items() if value is not None}
+    return Column(**{**told, "detail": detail_of(event.detail or {})})

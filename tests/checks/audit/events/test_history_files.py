@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import asdict, fields, replace
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -147,8 +148,6 @@ class Same(dict[Any, Any]):
 
 def events_of(block: Block) -> list[Any]:
     """The events of a block, each with the fields of its detail that rules join by."""
-    if isinstance(block, Lines):
-        return list(block.events)
     columns: dict[str, Any] = {}
     for name, kind in COLUMN_TYPES.items():
         if kind is int:
@@ -407,3 +406,15 @@ def test_a_number_that_no_reader_accepts_is_refused_wherever_a_detail_has_it(
     path.write_bytes(line % (b"value", b'"x"') + line % (name, value))
     assert isinstance(in_full(path), str)
     assert by_columns(path, 1 << 20) == in_full(path)
+
+
+def test_a_number_that_a_line_leaves_out_is_as_one_that_is_null(tmp_path: Path) -> None:
+    line = '{"run":"r","process":"p","action":"Send","phase":"ok","topic":"t"'
+    path = tmp_path / "h.jsonl"
+    nulls = ',"order":null,"time_us":null,"partition":null'
+    for one, other in (("", nulls), ("", ""), (nulls, nulls)):
+        path.write_text(f"{line}{one}}}\n{line}{other}}}\n", encoding="utf-8")
+        [(_, block)] = [each for part in ranges_of(path) for each in numbered_events(part)]
+        assert block.integers("order").tolist() == [NOWHERE, NOWHERE]
+        assert block.last_ms() == inf
+        assert len(set(block.forms(Numbered()).tolist())) == 1
