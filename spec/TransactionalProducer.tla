@@ -8,11 +8,13 @@
 (*   time, the search for coordinators, batches with sequences, retries    *)
 (*   and expiry, each error code with the reaction to it by the request    *)
 (*   that it answers, epochs after failures (KIP-360) and after every end  *)
-(*   (version 2), the upgrade from version 1 to version 2.                 *)
+(*   (version 2), the upgrade from version 1 to version 2; offsets of a    *)
+(*   topic that is deleted and created again.                              *)
 (* Assumed, not checked: an application with one thread; one batch at a    *)
 (*   time for each partition, and one code for all partitions of an        *)
-(*   answer; a client that knows the ids of its input topics. Requests     *)
-(*   that wait are merged.                                                 *)
+(*   answer; a client that knows the ids of its input topics when it is    *)
+(*   given their offsets; a topic that is deleted and created again in one *)
+(*   step. Requests that wait are merged.                                  *)
 (* Out of scope: what brokers do with the requests (Transactions); a send  *)
 (*   that fails before the client has one (Java leaves a needless bump     *)
 (*   behind); OUT_OF_ORDER_SEQUENCE_NUMBER and UNKNOWN_PRODUCER_ID after   *)
@@ -31,7 +33,8 @@ CONSTANTS
     SupportsBump,    \* FALSE: brokers without KIP-360, before 2.5
     MaxTransactions, \* how many transactions the application begins at most
     MaxSends,        \* how many batches it sends in each
-    MaxFaults        \* how many errors, timeouts and lost answers there are at most
+    MaxFaults,       \* how many errors, timeouts and lost answers there are at most
+    MaxRecreations   \* how often the topic of its offsets is deleted and created again at most
 
 VARIABLES
     client,          \* its state, the exception that calls are refused with, identity, version, and what it remembers
@@ -43,10 +46,11 @@ VARIABLES
     coordinators,    \* the coordinators that the client knows
     call,            \* the call that waits for the client, or that has timed out and may only be repeated
     cluster,         \* the cluster's version of transactions
+    topic,           \* of the offsets: how often it was created again, and how often when the client was given them
     seen,            \* what application and brokers have seen of the last transaction
     faults           \* the number of faults so far
 
-vars == <<client, partitions, sequences, batches, queue, inFlight, coordinators, call, cluster, seen, faults>>
+vars == <<client, partitions, sequences, batches, queue, inFlight, coordinators, call, cluster, topic, seen, faults>>
 
 States == {"UNINITIALIZED", "INITIALIZING", "READY", "IN_TRANSACTION", "PREPARED_TRANSACTION", "COMMITTING_TRANSACTION",
            "ABORTING_TRANSACTION", "ABORTABLE_ERROR", "FATAL_ERROR"}
@@ -98,6 +102,7 @@ Init ==
     /\ coordinators = {}
     /\ call = NoCall
     /\ cluster = CHOOSE version \in Versions : \A other \in Versions : version <= other
+    /\ topic = [id |-> 0, named |-> 0]
     /\ seen = [number |-> 0, version |-> 0, sends |-> 0, offsets |-> FALSE, ends |-> {}, ended |-> "none",
                failed |-> FALSE, fenced |-> FALSE, registered |-> {}, unknown |-> 0,
                last |-> [partition \in Partitions |-> [identity |-> 0, sequence |-> -1, version |-> 0]]]
@@ -145,7 +150,7 @@ AddOffsetsReaction(error) ==
 (* The client's reaction to an answer to TxnOffsetCommit. *)
 OffsetCommitReaction(error) ==
     IF error \in {"GROUP_AUTHORIZATION_FAILED", "FENCED_INSTANCE_ID", "TRANSACTION_ABORTABLE", "UNKNOWN_MEMBER_ID",
-                  "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH", "GROUP_ID_NOT_FOUND"} THEN "abortable"
+                  "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH", "GROUP_ID_NOT_FOUND", "UNKNOWN_TOPIC_ID"} THEN "abortable"
     ELSE "fatal"
 
 (* The client's reaction to an answer to EndTxn. *)
@@ -176,8 +181,15 @@ ReactionToFailure(request, error) ==
     ELSE IF request = "TxnOffsetCommit" THEN OffsetCommitReaction(error)
     ELSE EndReaction(request, error)
 
+(* Departs from Kafka: it sends offsets of an unknown topic again and again, and its end behind them never. See *)
+(* RetriesUnknownTopics.                                                                                       *)
+
+(* The client answers an error with the same request. *)
+IsRetried(request, error) ==
+    error \in RetriableErrors /\ ~(request = "TxnOffsetCommit" /\ error = "UNKNOWN_TOPIC_ID")
+
 (* The client's reaction to an error that answers a request. *)
-Reaction(request, error) == IF error \in RetriableErrors THEN "retry" ELSE ReactionToFailure(request, error)
+Reaction(request, error) == IF IsRetried(request, error) THEN "retry" ELSE ReactionToFailure(request, error)
 
 (* The exception that calls are refused with after an error. *)
 ExceptionOf(request, error) ==
@@ -193,15 +205,19 @@ ExceptionOf(request, error) ==
 (* The client sends offsets with the topics' ids, in the last version of the request (KIP-1319). *)
 NamesTopicsById == client.version = 2
 
+(* No topic has the id with which the client sends its offsets any more. *)
+NamesFormerTopic == NamesTopicsById /\ topic.named # topic.id
+
 (* Codes that brokers answer only to offsets with the topics' ids. *)
 ErrorsOfTopicIds == {"STALE_MEMBER_EPOCH", "GROUP_ID_NOT_FOUND"}
 
-(* A broker may answer a request with an error. *)
+(* A broker may answer a request with an error, unless another action says when (RefuseFormerTopic). *)
 MayAnswer(request, error) ==
     /\ error \in ErrorsOfTopicIds => request = "TxnOffsetCommit" /\ NamesTopicsById
     /\ error = "TRANSACTION_ABORTABLE" => request \in {"TxnOffsetCommit", "Produce"}
     /\ error = "GROUP_AUTHORIZATION_FAILED" =>
            request \in {"AddOffsetsToTxn", "TxnOffsetCommit", Lookup("GROUP")}
+    /\ error = "UNKNOWN_TOPIC_ID" => request # "TxnOffsetCommit"
     /\ error # "UNKNOWN_PRODUCER_ID"
 
 (* The coordinator, or a leader, says that the client is fenced. *)
@@ -359,7 +375,7 @@ BecomesFatal(request, exception) ==
     /\ queue' = {}
     /\ inFlight' = "none"
     /\ call' = CallAfterFatal(request)
-    /\ UNCHANGED <<partitions, sequences, coordinators, cluster>>
+    /\ UNCHANGED <<partitions, sequences, coordinators, cluster, topic>>
 
 (* The client after a transaction: it asks for another epoch, has got one, or goes on with the old one. *)
 AfterEnd(bumped) ==
@@ -377,7 +393,7 @@ InitTransactions ==
     /\ client' = [client EXCEPT !.state = "INITIALIZING", !.error = "NONE"]
     /\ queue' = queue \cup {"InitProducerId"}
     /\ call' = Waiting("initTransactions")
-    /\ UNCHANGED <<partitions, sequences, batches, inFlight, coordinators, cluster, seen, faults>>
+    /\ UNCHANGED <<partitions, sequences, batches, inFlight, coordinators, cluster, topic, seen, faults>>
 
 (* The application calls beginTransaction. *)
 BeginTransaction ==
@@ -385,7 +401,7 @@ BeginTransaction ==
     /\ client' = [client EXCEPT !.state = "IN_TRANSACTION"]
     /\ seen' = [seen EXCEPT !.number = @ + 1, !.version = client.version, !.sends = 0, !.offsets = FALSE, !.ends = {},
                             !.ended = "none", !.failed = FALSE, !.registered = {}]
-    /\ UNCHANGED <<partitions, sequences, batches, queue, inFlight, coordinators, call, cluster, faults>>
+    /\ UNCHANGED <<partitions, sequences, batches, queue, inFlight, coordinators, call, cluster, topic, faults>>
 
 (* The application sends a batch. *)
 Send(partition) ==
@@ -397,7 +413,7 @@ Send(partition) ==
        ELSE /\ partitions' = [partitions EXCEPT !.new = @ \cup ({partition} \ (partitions.pending \cup partitions.added))]
             /\ UNCHANGED client
     /\ seen' = [seen EXCEPT !.sends = @ + 1]
-    /\ UNCHANGED <<sequences, queue, inFlight, coordinators, call, cluster, faults>>
+    /\ UNCHANGED <<sequences, queue, inFlight, coordinators, call, cluster, topic, faults>>
 
 (* A send of the application may fail before there is a batch. *)
 MayFailSend == ~call.running /\ client.state = "IN_TRANSACTION"
@@ -408,7 +424,7 @@ FailSend ==
     /\ client' = Failed("KafkaException", BumpsByItself)
     /\ seen' = [seen EXCEPT !.failed = TRUE]
     /\ faults' = faults + 1
-    /\ UNCHANGED <<partitions, sequences, batches, queue, inFlight, coordinators, call, cluster>>
+    /\ UNCHANGED <<partitions, sequences, batches, queue, inFlight, coordinators, call, cluster, topic>>
 
 (* The application calls sendOffsetsToTransaction. *)
 SendOffsets ==
@@ -418,6 +434,7 @@ SendOffsets ==
        ELSE queue' = queue \cup {"AddOffsetsToTxn"} /\ UNCHANGED client
     /\ call' = Waiting("sendOffsetsToTransaction")
     /\ seen' = [seen EXCEPT !.offsets = TRUE]
+    /\ topic' = [topic EXCEPT !.named = topic.id]
     /\ UNCHANGED <<partitions, sequences, batches, inFlight, coordinators, cluster, faults>>
 
 (* A client of version 1 that finds version 2 asks for another epoch when it ends its transaction. *)
@@ -432,7 +449,7 @@ Ending(operation, request) ==
     /\ client' = [client EXCEPT !.state = Target(operation), !.error = "NONE", !.version = cluster, !.bump = bumps]
     /\ queue' = queue \cup EndRequests(request, bumps)
     /\ call' = Waiting(operation)
-    /\ UNCHANGED <<sequences, batches, inFlight, coordinators, cluster, seen, faults>>
+    /\ UNCHANGED <<sequences, batches, inFlight, coordinators, cluster, topic, seen, faults>>
 
 (* The application calls commitTransaction. *)
 CommitTransaction ==
@@ -448,14 +465,14 @@ AbortTransaction ==
 RepeatCall ==
     /\ call.operation # "none" /\ ~call.running /\ CallError(call.operation) = "NONE"
     /\ call' = [call EXCEPT !.running = TRUE]
-    /\ UNCHANGED <<client, partitions, sequences, batches, queue, inFlight, coordinators, cluster, seen, faults>>
+    /\ UNCHANGED <<client, partitions, sequences, batches, queue, inFlight, coordinators, cluster, topic, seen, faults>>
 
 (* A call takes longer than max.block.ms. *)
 TimeOutCall ==
     /\ call.running /\ call.outcome = "waiting" /\ MayFail
     /\ call' = AfterTimeout
     /\ faults' = faults + 1
-    /\ UNCHANGED <<client, partitions, sequences, batches, queue, inFlight, coordinators, cluster, seen>>
+    /\ UNCHANGED <<client, partitions, sequences, batches, queue, inFlight, coordinators, cluster, topic, seen>>
 
 (* A call returns, or throws the error that it has failed with. *)
 EndCall ==
@@ -463,7 +480,7 @@ EndCall ==
     /\ call' = NoCall
     /\ client' = IF call.operation = "initTransactions" /\ call.outcome = "done"
                  THEN [client EXCEPT !.version = cluster] ELSE client
-    /\ UNCHANGED <<partitions, sequences, batches, queue, inFlight, coordinators, cluster, seen, faults>>
+    /\ UNCHANGED <<partitions, sequences, batches, queue, inFlight, coordinators, cluster, topic, seen, faults>>
 
 (***************************************************************************)
 (* The sender's thread                                WHO: the client      *)
@@ -477,7 +494,7 @@ FindCoordinator(type) ==
     /\ inFlight' = Lookup(type)
     /\ queue' = Due
     /\ partitions' = Taken
-    /\ UNCHANGED <<client, sequences, batches, coordinators, call, cluster, seen, faults>>
+    /\ UNCHANGED <<client, sequences, batches, coordinators, call, cluster, topic, seen, faults>>
 
 (* The client sends its next request. *)
 SendRequest(request) ==
@@ -486,7 +503,7 @@ SendRequest(request) ==
     /\ queue' = Due \ {request}
     /\ partitions' = Taken
     /\ seen' = IF request \in Ends THEN [seen EXCEPT !.ends = @ \cup {request}] ELSE seen
-    /\ UNCHANGED <<client, sequences, batches, coordinators, call, cluster, faults>>
+    /\ UNCHANGED <<client, sequences, batches, coordinators, call, cluster, topic, faults>>
 
 (* The client ends a transaction of which no broker knows, and sends nothing. *)
 SkipEnd(request) ==
@@ -496,7 +513,7 @@ SkipEnd(request) ==
     /\ queue' = queue \ {request}
     /\ call' = FinishedBy(request, "done")
     /\ seen' = [seen EXCEPT !.ended = request]
-    /\ UNCHANGED <<sequences, batches, inFlight, coordinators, cluster, faults>>
+    /\ UNCHANGED <<sequences, batches, inFlight, coordinators, cluster, topic, faults>>
 
 (* The next request fails because of an error before it. *)
 TerminateRequest(request) ==
@@ -504,7 +521,7 @@ TerminateRequest(request) ==
     /\ queue' = Due \ {request}
     /\ partitions' = Taken
     /\ call' = FinishedBy(request, "failed")
-    /\ UNCHANGED <<client, sequences, batches, inFlight, coordinators, cluster, seen, faults>>
+    /\ UNCHANGED <<client, sequences, batches, inFlight, coordinators, cluster, topic, seen, faults>>
 
 (* The client sends a batch, for the first time or again, when no other request is to be sent. *)
 SendBatch(partition) ==
@@ -523,7 +540,7 @@ SendBatch(partition) ==
                     ELSE sequences
     /\ seen' = [seen EXCEPT !.last[partition] =
                     [identity |-> sent.identity, sequence |-> sent.sequence, version |-> seen.version]]
-    /\ UNCHANGED <<client, partitions, queue, inFlight, coordinators, call, cluster, faults>>
+    /\ UNCHANGED <<client, partitions, queue, inFlight, coordinators, call, cluster, topic, faults>>
 
 (* The client drops the batches that it has not sent yet. *)
 DropBatches ==
@@ -531,13 +548,13 @@ DropBatches ==
     /\ \E partition \in Partitions : batches[partition].status = "accumulated"
     /\ batches' = [partition \in Partitions |->
            IF batches[partition].status = "accumulated" THEN NoBatch ELSE batches[partition]]
-    /\ UNCHANGED <<client, partitions, sequences, queue, inFlight, coordinators, call, cluster, seen, faults>>
+    /\ UNCHANGED <<client, partitions, sequences, queue, inFlight, coordinators, call, cluster, topic, seen, faults>>
 
 (* The client whose principal was refused may be initialized again. *)
 StartOver ==
     /\ IsUnauthorized
     /\ client' = [client EXCEPT !.state = "UNINITIALIZED", !.error = "NONE"]
-    /\ UNCHANGED <<partitions, sequences, batches, queue, inFlight, coordinators, call, cluster, seen, faults>>
+    /\ UNCHANGED <<partitions, sequences, batches, queue, inFlight, coordinators, call, cluster, topic, seen, faults>>
 
 (***************************************************************************)
 (* Answers without error                              WHO: the brokers     *)
@@ -548,7 +565,7 @@ ReceiveCoordinator(type) ==
     /\ inFlight = Lookup(type)
     /\ inFlight' = "none"
     /\ coordinators' = coordinators \cup {type}
-    /\ UNCHANGED <<client, partitions, sequences, batches, queue, call, cluster, seen, faults>>
+    /\ UNCHANGED <<client, partitions, sequences, batches, queue, call, cluster, topic, seen, faults>>
 
 (* The coordinator gives the client a producer id and epoch. *)
 ReceiveProducerId ==
@@ -556,7 +573,7 @@ ReceiveProducerId ==
     /\ inFlight' = "none"
     /\ client' = [client EXCEPT !.state = "READY", !.error = "NONE", !.identity = @ + 1]
     /\ call' = FinishedBy("InitProducerId", "done")
-    /\ UNCHANGED <<partitions, sequences, batches, queue, coordinators, cluster, seen, faults>>
+    /\ UNCHANGED <<partitions, sequences, batches, queue, coordinators, cluster, topic, seen, faults>>
 
 (* The coordinator has registered the partitions. *)
 ReceivePartitionsAdded ==
@@ -565,7 +582,7 @@ ReceivePartitionsAdded ==
     /\ client' = [client EXCEPT !.started = TRUE]
     /\ partitions' = [partitions EXCEPT !.added = @ \cup partitions.pending, !.pending = {}]
     /\ seen' = [seen EXCEPT !.registered = @ \cup partitions.pending]
-    /\ UNCHANGED <<sequences, batches, queue, coordinators, call, cluster, faults>>
+    /\ UNCHANGED <<sequences, batches, queue, coordinators, call, cluster, topic, faults>>
 
 (* The coordinator has registered the group's offsets: they can be sent. *)
 ReceiveOffsetsAdded ==
@@ -573,14 +590,14 @@ ReceiveOffsetsAdded ==
     /\ inFlight' = "none"
     /\ client' = [client EXCEPT !.started = TRUE]
     /\ queue' = queue \cup {"TxnOffsetCommit"}
-    /\ UNCHANGED <<partitions, sequences, batches, coordinators, call, cluster, seen, faults>>
+    /\ UNCHANGED <<partitions, sequences, batches, coordinators, call, cluster, topic, seen, faults>>
 
 (* The group's coordinator has the offsets. *)
 ReceiveOffsetsCommitted ==
-    /\ inFlight = "TxnOffsetCommit"
+    /\ inFlight = "TxnOffsetCommit" /\ ~NamesFormerTopic
     /\ inFlight' = "none"
     /\ call' = FinishedBy("TxnOffsetCommit", "done")
-    /\ UNCHANGED <<client, partitions, sequences, batches, queue, coordinators, cluster, seen, faults>>
+    /\ UNCHANGED <<client, partitions, sequences, batches, queue, coordinators, cluster, topic, seen, faults>>
 
 (* The coordinator has ended the transaction; in version 2 it answers with the next epoch. *)
 ReceiveEnd(request) ==
@@ -590,13 +607,13 @@ ReceiveEnd(request) ==
     /\ partitions' = NoPartitions
     /\ call' = FinishedBy(request, "done")
     /\ seen' = [seen EXCEPT !.ended = request]
-    /\ UNCHANGED <<sequences, batches, queue, coordinators, cluster, faults>>
+    /\ UNCHANGED <<sequences, batches, queue, coordinators, cluster, topic, faults>>
 
 (* The leader has appended the batch, or has had it already. *)
 AcknowledgeBatch(partition) ==
     /\ batches[partition].status = "in flight"
     /\ batches' = [batches EXCEPT ![partition] = NoBatch]
-    /\ UNCHANGED <<client, partitions, sequences, queue, inFlight, coordinators, call, cluster, seen, faults>>
+    /\ UNCHANGED <<client, partitions, sequences, queue, inFlight, coordinators, call, cluster, topic, seen, faults>>
 
 (***************************************************************************)
 (* Answers with an error, and none                    WHO: the brokers     *)
@@ -611,7 +628,7 @@ SendsAgain(looksUp) ==
     /\ inFlight' = "none"
     /\ queue' = queue \cup {inFlight} \cup (IF looksUp THEN {Lookup(CoordinatorOf(inFlight))} ELSE {})
     /\ coordinators' = IF looksUp THEN coordinators \ {CoordinatorOf(inFlight)} ELSE coordinators
-    /\ UNCHANGED <<client, partitions, sequences, batches, call, cluster, seen>>
+    /\ UNCHANGED <<client, partitions, sequences, batches, call, cluster, topic, seen>>
 
 (* A broker answers with a transient error: the client sends the same request again. *)
 RetryRequest(error) ==
@@ -629,15 +646,26 @@ BumpsFor(request, error) == Reaction(request, error) = "abortable with a bump"
 (* Without another epoch the client cannot go on. *)
 CannotGoOn(request, error) == BumpsFor(request, error) /\ ~SupportsBump /\ client.version = 1
 
-(* A broker answers with an error after which the client can abort and go on. *)
-FailTransaction(error) ==
-    /\ Answers(inFlight, error, {"abortable", "abortable with a bump"}) /\ ~CannotGoOn(inFlight, error)
+FailsTransaction(error) ==
     /\ inFlight' = "none"
     /\ client' = Failed(ExceptionOf(inFlight, error), BumpsByItself /\ BumpsFor(inFlight, error))
     /\ call' = FinishedBy(inFlight, "failed")
     /\ seen' = [seen EXCEPT !.failed = @ \/ inFlight \notin Ends, !.ends = @ \ {inFlight},
                             !.fenced = @ \/ Fences(inFlight, error)]
-    /\ UNCHANGED <<partitions, sequences, batches, queue, coordinators, cluster>>
+    /\ UNCHANGED <<partitions, sequences, batches, queue, coordinators, cluster, topic>>
+
+(* A broker answers with an error after which the client can abort and go on. *)
+FailTransaction(error) ==
+    /\ Answers(inFlight, error, {"abortable", "abortable with a bump"}) /\ ~CannotGoOn(inFlight, error)
+    /\ FailsTransaction(error)
+
+(* A broker answers that no topic has the id with which the client sends its offsets. It does so as often as it is *)
+(* asked: this is no fault.                                                                                        *)
+RefuseFormerTopic ==
+    /\ inFlight = "TxnOffsetCommit" /\ NamesFormerTopic
+    /\ IF Reaction(inFlight, "UNKNOWN_TOPIC_ID") = "retry" THEN SendsAgain(FALSE)
+       ELSE FailsTransaction("UNKNOWN_TOPIC_ID")
+    /\ UNCHANGED faults
 
 (* The coordinator refuses the client's principal. *)
 RefuseInitialization(error) ==
@@ -645,7 +673,7 @@ RefuseInitialization(error) ==
     /\ inFlight' = "none"
     /\ client' = [client EXCEPT !.state = "ABORTABLE_ERROR", !.error = "AuthorizationException"]
     /\ call' = FinishedBy(inFlight, "failed")
-    /\ UNCHANGED <<partitions, sequences, batches, queue, coordinators, cluster, seen>>
+    /\ UNCHANGED <<partitions, sequences, batches, queue, coordinators, cluster, topic, seen>>
 
 (* A broker answers with an error that ends the producer. *)
 FailProducer(error) ==
@@ -658,7 +686,7 @@ FailProducer(error) ==
 RetryBatch(partition, error) ==
     /\ batches[partition].status = "in flight" /\ Answers("Produce", error, {"retry"})
     /\ batches' = [batches EXCEPT ![partition].status = "to be retried", ![partition].retried = TRUE]
-    /\ UNCHANGED <<client, partitions, sequences, queue, inFlight, coordinators, call, cluster, seen>>
+    /\ UNCHANGED <<client, partitions, sequences, queue, inFlight, coordinators, call, cluster, topic, seen>>
 
 (* The fate of a batch is unknown if the client has given it up, or if an earlier copy of it may be on its way. *)
 IsUnknown(batch, expired) == batch.retried \/ (expired /\ batch.status = "in flight")
@@ -679,7 +707,7 @@ FailsBatch(partition, exception, expired, fences) ==
     /\ seen' = [seen EXCEPT !.failed = TRUE, !.fenced = @ \/ fences,
                             !.unknown = IF IsUnknown(batch, expired) THEN batch.identity ELSE @,
                             !.last[partition].sequence = IF expired THEN @ ELSE batch.sequence - 1]
-    /\ UNCHANGED <<partitions, inFlight, coordinators, call, cluster>>
+    /\ UNCHANGED <<partitions, inFlight, coordinators, call, cluster, topic>>
 
 (* A leader refuses a batch with an error after which the client can abort and go on. *)
 FailBatch(partition, error) ==
@@ -711,7 +739,13 @@ ExpireBatch(partition) ==
 Upgrade ==
     /\ cluster + 1 \in Versions
     /\ cluster' = cluster + 1
-    /\ UNCHANGED <<client, partitions, sequences, batches, queue, inFlight, coordinators, call, seen, faults>>
+    /\ UNCHANGED <<client, partitions, sequences, batches, queue, inFlight, coordinators, call, topic, seen, faults>>
+
+(* The topic of the offsets is deleted, and created again with another id. *)
+RecreateTopic ==
+    /\ topic.id < MaxRecreations
+    /\ topic' = [topic EXCEPT !.id = @ + 1]
+    /\ UNCHANGED <<client, partitions, sequences, batches, queue, inFlight, coordinators, call, cluster, seen, faults>>
 
 (* The steps with which client and brokers go on, whatever happened. *)
 Progress ==
@@ -729,6 +763,7 @@ Progress ==
     \/ ReceivePartitionsAdded
     \/ ReceiveOffsetsAdded
     \/ ReceiveOffsetsCommitted
+    \/ RefuseFormerTopic
 
 Next ==
     \/ InitTransactions
@@ -754,6 +789,7 @@ Next ==
             \/ FailBatch(partition, error)
             \/ FailProducerByBatch(partition, error)
     \/ Upgrade
+    \/ RecreateTopic
 
 Spec == Init /\ [][Next]_vars
 
@@ -789,6 +825,10 @@ RefusedOffsetsAreAborted ==
     [][inFlight = "TxnOffsetCommit" => \A error \in Errors \cap GroupRefusals : ~FailProducer(error)]_vars
 RefusedOffsetsAreAbortedWitness ==
     inFlight = "TxnOffsetCommit" /\ \E error \in Errors \cap GroupRefusals : FailTransaction(error)
+
+(* Offsets become those of the topic that they were read from, and of no other one of its name. *)
+OffsetsOfTheirTopic == [][ReceiveOffsetsCommitted => topic.named = topic.id]_vars
+OffsetsOfTheirTopicWitness == inFlight = "TxnOffsetCommit" /\ topic.named # topic.id
 
 (* After a broker has said that the client is fenced, none of its requests and batches is on its way. *)
 NothingAfterFencing ==

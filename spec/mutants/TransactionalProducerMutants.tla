@@ -65,7 +65,7 @@ KeepsUnsentBatches == FALSE
 
 (* for Reaction: a client that a leader fences may abort *)
 FencedMayAbort(request, error) ==
-    IF error \in RetriableErrors THEN "retry"
+    IF IsRetried(request, error) THEN "retry"
     ELSE IF request = "Produce" /\ error = "PRODUCER_FENCED" THEN "abortable"
     ELSE ReactionToFailure(request, error)
 
@@ -76,7 +76,7 @@ RequestOutlivesFatal(request, exception) ==
     /\ queue' = {}
     /\ inFlight' = IF request = "Produce" THEN inFlight ELSE "none"
     /\ call' = CallAfterFatal(request)
-    /\ UNCHANGED <<partitions, sequences, coordinators, cluster>>
+    /\ UNCHANGED <<partitions, sequences, coordinators, cluster, topic>>
 
 (* for BecomesFatal: batches are sent, and awaited, after the fatal error of a request *)
 BatchesOutliveFatal(request, exception) ==
@@ -85,7 +85,7 @@ BatchesOutliveFatal(request, exception) ==
     /\ queue' = {}
     /\ inFlight' = "none"
     /\ call' = CallAfterFatal(request)
-    /\ UNCHANGED <<partitions, sequences, coordinators, cluster>>
+    /\ UNCHANGED <<partitions, sequences, coordinators, cluster, topic>>
 
 (* for Failed: a failure during a commit is told to nobody *)
 CommitsDespiteFailure(exception, bumps) ==
@@ -93,13 +93,18 @@ CommitsDespiteFailure(exception, bumps) ==
     ELSE IF client.state = "ABORTING_TRANSACTION" THEN [client EXCEPT !.bump = @ \/ bumps]
     ELSE [client EXCEPT !.state = "ABORTABLE_ERROR", !.error = exception, !.bump = @ \/ bumps]
 
+(* for IsRetried: offsets of an unknown topic are sent again, as in Kafka *)
+RetriesUnknownTopics(request, error) == error \in RetriableErrors
+
 (* for NamesTopicsById: offsets are sent with the names of their topics, as in Kafka up to 4.3 *)
 NamesTopicsByName == FALSE
 
-(* for OffsetCommitReaction: the errors of the version before are known, as in Kafka up to 4.3 *)
+(* for OffsetCommitReaction: the errors of the version before are known, as in Kafka up to 4.3. There nobody answers *)
+(* that a topic id is unknown; the offsets would be sent again.                                                     *)
 KnowsErrorsOfNames(error) ==
-    IF error \in {"GROUP_AUTHORIZATION_FAILED", "FENCED_INSTANCE_ID", "TRANSACTION_ABORTABLE", "UNKNOWN_MEMBER_ID",
-                  "ILLEGAL_GENERATION"} THEN "abortable"
+    IF error = "UNKNOWN_TOPIC_ID" THEN "retry"
+    ELSE IF error \in {"GROUP_AUTHORIZATION_FAILED", "FENCED_INSTANCE_ID", "TRANSACTION_ABORTABLE", "UNKNOWN_MEMBER_ID",
+                       "ILLEGAL_GENERATION"} THEN "abortable"
     ELSE "fatal"
 
 (* for MayAnswer: in the midst of a transaction a lookup is answered with TRANSACTION_ABORTABLE *)
@@ -109,6 +114,7 @@ LookupsAreAbortable(request, error) ==
     /\ error = "GROUP_AUTHORIZATION_FAILED" =>
            request \in {"AddOffsetsToTxn", "TxnOffsetCommit", Lookup("GROUP")}
     /\ error \in ErrorsOfTopicIds => request = "TxnOffsetCommit" /\ NamesTopicsById
+    /\ error = "UNKNOWN_TOPIC_ID" => request # "TxnOffsetCommit"
     /\ error # "UNKNOWN_PRODUCER_ID"
 
 (* for BumpsByItself: the client asks for no other epoch, as before KIP-360 *)
@@ -141,6 +147,7 @@ HasBumpedAfterError == seen.failed /\ client.identity > 1 /\ client.state = "REA
 HasRepeatedACommit  == call.operation = "commitTransaction" /\ call.running /\ inFlight = Commit /\ faults > 0
 IsFencedInCall      == seen.fenced /\ call.outcome = "failed"
 HasLostABatch       == seen.unknown > 0 /\ \E partition \in Partitions : batches[partition].identity > seen.unknown
+HasAbortedOffsets   == topic.named # topic.id /\ seen.offsets /\ seen.ended = Abort
 HasUpgraded         == seen.version = 2 /\ seen.number = 2 /\ seen.ended = Commit
 
 =============================================================================

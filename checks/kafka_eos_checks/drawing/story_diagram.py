@@ -211,6 +211,8 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "FailProducerByBatch": ("partition {0}", CLIENT, Kind.REFUSED),
         "ExpireBatch": (CLIENT, "", Kind.EVENT),
         "Upgrade": ("operator", "", Kind.EVENT),
+        "RefuseFormerTopic": ("broker", CLIENT, Kind.REFUSED),
+        "RecreateTopic": ("operator", "", Kind.EVENT),
     },
     "ApplicationLoop": {
         "Arrive": ("topic", "", Kind.EVENT),

@@ -65,6 +65,7 @@ from kafka_eos.machines.transactional_producer import (
     NO_ERROR,
     PRODUCE,
     READY,
+    RETRIABLE_ERRORS,
     SEND_OFFSETS,
     Call,
     ProducerBatch,
@@ -1560,13 +1561,23 @@ def commits_despite_failure(producer: TransactionalProducer, exception: str, bum
     return TransactionalProducer.failed(producer, exception, bumps)
 
 
+def retries_unknown_topics(producer: TransactionalProducer, request: str, error: str) -> bool:
+    """For ``is_retried``: offsets of an unknown topic are sent again, as in Kafka."""
+    return error in RETRIABLE_ERRORS
+
+
 def names_topics_by_name(producer: TransactionalProducer) -> bool:
     """For ``names_topics_by_id``: offsets are sent with the names of their topics, as in Kafka up to 4.3."""
     return False
 
 
 def knows_errors_of_names(producer: TransactionalProducer, error: str) -> str:
-    """For ``offset_commit_reaction``: the errors of the version before are known, as in Kafka up to 4.3."""
+    """For ``offset_commit_reaction``: the errors of the version before are known, as in Kafka up to 4.3.
+
+    There nobody answers that a topic id is unknown; the offsets would be sent again.
+    """
+    if error == "UNKNOWN_TOPIC_ID":
+        return "retry"
     return "fatal" if error in ERRORS_OF_TOPIC_IDS else TransactionalProducer.offset_commit_reaction(producer, error)
 
 

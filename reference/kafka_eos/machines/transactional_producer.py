@@ -16,6 +16,7 @@ inFlight       ``in_flight``     TransactionManager.inFlightRequestCorrelationId
 coordinators   ``coordinators``  TransactionManager.transactionCoordinator, consumerGroupCoordinator
 call           ``call``          TransactionManager.pendingTransition
 cluster        ``cluster``       ApiVersions.getFinalizedFeaturesInfo
+topic          ``topic``         TxnOffsetCommitRequestData.TxnOffsetCommitRequestTopic.topicId
 seen           ``seen``          none: what application and brokers have seen
 faults         ``faults``        none: bounds what may go wrong
 =============  ================  ===================================================================================
@@ -150,6 +151,7 @@ class Constants:
         max_transactions: the maximum number of transactions that the application begins.
         max_sends: the maximum number of batches in each.
         max_faults: the maximum number of errors, timeouts and lost answers.
+        max_recreations: how often the topic of its offsets is deleted and created again at most.
     """
 
     partitions: frozenset[str]
@@ -159,6 +161,7 @@ class Constants:
     max_transactions: int
     max_sends: int
     max_faults: int
+    max_recreations: int
 
     def domain(self, name: str) -> Iterable[str]:
         """The constant set ``name``, in order."""
@@ -246,6 +249,19 @@ class Call:
 
 
 NO_CALL = Call()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """The topic of the offsets.
+
+    Attributes:
+        id: how often it was created again.
+        named: how often it was when the client was given the offsets.
+    """
+
+    id: int = 0
+    named: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,6 +387,7 @@ class TransactionalProducer:
         "coordinators",
         "call",
         "cluster",
+        "topic",
         "seen",
         "faults",
     )
@@ -385,6 +402,7 @@ class TransactionalProducer:
     coordinators: frozenset[str] = frozenset()
     call: Call = NO_CALL
     cluster: int
+    topic: Topic = Topic()
     seen: Seen
     faults: int = 0
 
@@ -417,6 +435,7 @@ class TransactionalProducer:
             "ILLEGAL_GENERATION",
             "STALE_MEMBER_EPOCH",
             "GROUP_ID_NOT_FOUND",
+            "UNKNOWN_TOPIC_ID",
         }
         return ABORTABLE if error in abortable else FATAL
 
@@ -434,9 +453,16 @@ class TransactionalProducer:
         found = reactions.get(request)
         return end_reaction(request, error) if found is None else found(error)
 
+    def is_retried(self, request: str, error: str) -> bool:
+        """The client answers an error with the same request.
+
+        Departs from Kafka: it sends offsets of an unknown topic again and again, and its end behind them never.
+        """
+        return error in RETRIABLE_ERRORS and not (request == COMMIT_OFFSETS and error == "UNKNOWN_TOPIC_ID")
+
     def reaction(self, request: str, error: str) -> str:
         """The client's reaction to an error that answers a request."""
-        return RETRY if error in RETRIABLE_ERRORS else self.reaction_to_failure(request, error)
+        return RETRY if self.is_retried(request, error) else self.reaction_to_failure(request, error)
 
     def exception_of(self, request: str, error: str) -> str:
         """The exception that calls are refused with after an error."""
@@ -450,14 +476,21 @@ class TransactionalProducer:
         """The client sends offsets with the topics' ids, in the last version of the request (KIP-1319)."""
         return self.client.version == 2
 
+    @property
+    def names_former_topic(self) -> bool:
+        """No topic has the id with which the client sends its offsets any more."""
+        return self.names_topics_by_id() and self.topic.named != self.topic.id
+
     def may_answer(self, request: str, error: str) -> bool:
-        """A broker may answer a request with an error."""
+        """A broker may answer a request with an error, unless another action says when (``RefuseFormerTopic``)."""
         if error in ERRORS_OF_TOPIC_IDS:
             return request == COMMIT_OFFSETS and self.names_topics_by_id()
         if error == "TRANSACTION_ABORTABLE":
             return request in {COMMIT_OFFSETS, PRODUCE}
         if error == "GROUP_AUTHORIZATION_FAILED":
             return request in {ADD_OFFSETS, COMMIT_OFFSETS, LOOKUPS[GROUP]}
+        if error == "UNKNOWN_TOPIC_ID":
+            return request != COMMIT_OFFSETS
         return error != "UNKNOWN_PRODUCER_ID"
 
     def fences(self, request: str, error: str) -> bool:
@@ -778,6 +811,7 @@ class TransactionalProducer:
             client=replace(self.client, started=True) if version_2 else self.client,
             queue=self.queue | {COMMIT_OFFSETS if version_2 else ADD_OFFSETS},
             call=_waiting(SEND_OFFSETS),
+            topic=replace(self.topic, named=self.topic.id),
             seen=replace(self.seen, offsets=True),
         )
 
@@ -1020,6 +1054,7 @@ class TransactionalProducer:
         Kafka: TransactionManager.TxnOffsetCommitHandler
         """
         enabled(self.in_flight == COMMIT_OFFSETS, "not asked for")
+        enabled(not self.names_former_topic, "no topic has the id")
         return replace(self, in_flight=NOTHING, call=self.finished_by(COMMIT_OFFSETS, DONE))
 
     @action("ReceiveEnd", "Requests")
@@ -1102,17 +1137,8 @@ class TransactionalProducer:
         """Without another epoch the client cannot go on."""
         return self.bumps_for(request, error) and not self.constants.supports_bump and self.client.version == 1
 
-    @action("FailTransaction", "Errors")
-    def fail_transaction(self, error: str) -> Self:
-        """A broker answers with an error after which the client can abort and go on.
-
-        Spec:  TransactionalProducer!FailTransaction
-        KIP:   KIP-360, KIP-890, KIP-1050
-        Kafka: TransactionManager.TxnRequestHandler.abortableError, abortableErrorIfPossible
-        """
+    def _fails_transaction(self, error: str) -> Self:
         request = self.in_flight
-        faults = self._answers(request, error, ABORTABLE, WITH_BUMP)
-        enabled(not self.cannot_go_on(request, error), "the client cannot go on")
         return replace(
             self,
             client=self.failed(
@@ -1126,8 +1152,36 @@ class TransactionalProducer:
                 ends=self.seen.ends - {request},
                 fenced=self.seen.fenced or self.fences(request, error),
             ),
-            faults=faults,
         )
+
+    @action("FailTransaction", "Errors")
+    def fail_transaction(self, error: str) -> Self:
+        """A broker answers with an error after which the client can abort and go on.
+
+        Spec:  TransactionalProducer!FailTransaction
+        KIP:   KIP-360, KIP-890, KIP-1050
+        Kafka: TransactionManager.TxnRequestHandler.abortableError, abortableErrorIfPossible
+        """
+        request = self.in_flight
+        faults = self._answers(request, error, ABORTABLE, WITH_BUMP)
+        enabled(not self.cannot_go_on(request, error), "the client cannot go on")
+        return replace(self._fails_transaction(error), faults=faults)
+
+    @action("RefuseFormerTopic")
+    def refuse_former_topic(self) -> Self:
+        """A broker answers that no topic has the id with which the client sends its offsets.
+
+        It does so as often as it is asked: this is no fault.
+
+        Spec:  TransactionalProducer!RefuseFormerTopic
+        KIP:   KIP-1319
+        Kafka: KafkaApis.handleTxnOffsetCommitRequest, TransactionManager.TxnOffsetCommitHandler
+        """
+        enabled(self.in_flight == COMMIT_OFFSETS, "no offsets are in flight")
+        enabled(self.names_former_topic, "the topic is there")
+        if self.reaction(COMMIT_OFFSETS, "UNKNOWN_TOPIC_ID") == RETRY:
+            return self._sends_again(False)
+        return self._fails_transaction("UNKNOWN_TOPIC_ID")
 
     @action("RefuseInitialization", "Errors")
     def refuse_initialization(self, error: str) -> Self:
@@ -1257,6 +1311,17 @@ class TransactionalProducer:
         """
         enabled(self.cluster + 1 in self.constants.versions, "no later version")
         return replace(self, cluster=self.cluster + 1)
+
+    @action("RecreateTopic")
+    def recreate_topic(self) -> Self:
+        """The topic of the offsets is deleted, and created again with another id.
+
+        Spec:  TransactionalProducer!RecreateTopic
+        KIP:   KIP-1319
+        Kafka: ReplicationControlManager.deleteTopics, createTopics
+        """
+        enabled(self.topic.id < self.constants.max_recreations, "recreations have run out")
+        return replace(self, topic=replace(self.topic, id=self.topic.id + 1))
 
 
 def _waiting(operation: str) -> Call:

@@ -34,6 +34,7 @@ ONE = Constants(
     max_transactions=1,
     max_sends=1,
     max_faults=2,
+    max_recreations=0,
 )
 
 INITIALIZED = ("InitTransactions", 'ReceiveCoordinator("TRANSACTION")', "ReceiveProducerId", "EndCall")

@@ -53,6 +53,7 @@ def a_producer(machine: type[Any] = TransactionalProducer, **client: Any) -> Tra
         max_transactions=1,
         max_sends=1,
         max_faults=1,
+        max_recreations=0,
     )
     state: TransactionalProducer = machine.initial(constants)
     return replace(state, client=replace(state.client, **client))
