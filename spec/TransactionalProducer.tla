@@ -826,9 +826,9 @@ RefusedOffsetsAreAborted ==
 RefusedOffsetsAreAbortedWitness ==
     inFlight = "TxnOffsetCommit" /\ \E error \in Errors \cap GroupRefusals : FailTransaction(error)
 
-(* Offsets become those of the topic that they were read from, and of no other one of its name. *)
-OffsetsOfTheirTopic == [][ReceiveOffsetsCommitted => topic.named = topic.id]_vars
-OffsetsOfTheirTopicWitness == inFlight = "TxnOffsetCommit" /\ topic.named # topic.id
+(* In version 2, offsets become those of the topic that they were read from, and of no other one of its name. *)
+OffsetsOfTheirTopic == [][ReceiveOffsetsCommitted /\ client.version = 2 => topic.named = topic.id]_vars
+OffsetsOfTheirTopicWitness == inFlight = "TxnOffsetCommit" /\ client.version = 2 /\ topic.named # topic.id
 
 (* After a broker has said that the client is fenced, none of its requests and batches is on its way. *)
 NothingAfterFencing ==

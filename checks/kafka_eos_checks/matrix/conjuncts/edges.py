@@ -289,40 +289,53 @@ def difference(edges: Edges, module: str, operator: str, text: str) -> tuple[Mea
     for state, following in zip(edges.states, edges.following, strict=True):
         for name, action in compared.items():
             here = state, edges.instances[name], following.get(name, {})
-            means, found = _differs(action, *here)
-            if means is Means.NONE:
-                continue
-            if _differs(edges.actions[name], *here)[0] is not Means.NONE:
+            for by_instance in (True, False):
+                means, found = _differs(action, *here, by_instance)
+                if means is Means.NONE:
+                    break
+                if _differs(edges.actions[name], *here, by_instance)[0] is Means.NONE:
+                    return means, f"{name} {found}"
+            else:
                 raise NotComparable(f"{model.name}: {name} of the spec as it is differs from the machine's")
-            return means, f"{name} {found}"
     if left_out:
         raise NotComparable(left_out)
     return Means.NONE, ""
 
 
 def _differs(
-    action: _Action, state: State, instances: Sequence[_Arguments], following: Mapping[_Arguments, State]
+    action: _Action,
+    state: State,
+    instances: Sequence[_Arguments],
+    following: Mapping[_Arguments, State],
+    by_instance: bool,
 ) -> tuple[Means, str]:
     """How the steps of an action from a state differ from the edges of its instances, or fail."""
     try:
-        found = _difference(action, state, instances, following)
+        found = _difference(action, state, instances, following, by_instance)
     except _NO_VALUE as error:
         return Means.EVALUATION, f"has no value: {error}"
     return (Means.GRAPH if found else Means.NONE), found
 
 
 def _difference(
-    action: _Action, state: State, instances: Sequence[_Arguments], following: Mapping[_Arguments, State]
+    action: _Action,
+    state: State,
+    instances: Sequence[_Arguments],
+    following: Mapping[_Arguments, State],
+    by_instance: bool,
 ) -> str:
     """How the steps of an action from a state differ from the edges of its instances; "" if they do not.
 
-    An instance is tried with the next state of the machine's own instance first, and with the others if need be.
+    With ``by_instance`` an instance has to lead to the next state of the machine's own instance. Otherwise that of
+    another one will do, as for an action of which several instances are one.
     """
     met: set[State] = set()
     allowed = [(arguments, given) for arguments in instances for given in action.allowed(state, arguments)]
     for arguments, given in allowed:
         own = following.get(arguments)
-        every = following.values() if own is None else (own, *following.values())
+        every = [] if own is None else [own]
+        if not by_instance:
+            every += following.values()
         leads = next((target for target in every if action.step(state, target)(*given)), None)
         if leads is None:
             return "leads to another state, or is allowed where the spec refuses it"

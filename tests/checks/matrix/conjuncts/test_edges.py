@@ -92,8 +92,8 @@ Read(client) ==
 @pytest.mark.parametrize(
     ("old", "new", "means"),
     [
-        ("one = client", "TRUE", Means.NONE),  # the same edges under other arguments, which TLC's labels lack
-        ("one = client", "one # client", Means.NONE),
+        ("one = client", "TRUE", Means.GRAPH),  # the same edges under other arguments, which TLC's labels lack
+        ("one = client", "one # client", Means.GRAPH),
         ("seen' # seen", "TRUE", Means.GRAPH),
         ("one \\notin readers", "TRUE", Means.NONE),  # whoever reads again changes nothing either way
         ("one \\in readers", "TRUE", Means.GRAPH),
