@@ -165,11 +165,11 @@ class States:
         some = self.take(which)
         found: dict[str, Any] = {}
         for name, interned in zip(("transactional_id", "partitions", "raw"), _STRINGS, strict=True):
-            numbers = getattr(some, name)
-            used, places = np.unique(numbers[numbers >= 0], return_inverse=True)
+            numbers, strings = getattr(some, name), getattr(self, interned)
+            used, places = _used(numbers[numbers >= 0], len(strings))
             found[name] = numbers.copy()
             found[name][numbers >= 0] = places
-            found[interned] = [getattr(self, interned)[number] for number in used.tolist()]
+            found[interned] = [strings[number] for number in used.tolist()]
         return replace(some, **found)
 
     def values(self) -> Iterator[TransactionLogValue | None]:
@@ -188,6 +188,15 @@ class States:
                     transaction_partitions=decode_partitions(*self.lists[partitions]),
                     **dict(zip(_NUMBERS[2:], others, strict=True)),
                 )
+
+
+def _used(numbers: NDArray[Any], count: int) -> tuple[Ints, Ints]:
+    """The different numbers below ``count`` that occur, ascending, and the place of each number among them."""
+    if count > 8 * len(numbers):  # to sort the few is faster than to go through the many
+        return np.unique(numbers, return_inverse=True)
+    occurs = np.zeros(count, np.bool_)
+    occurs[numbers] = True
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[numbers]
 
 
 _STRINGS = ("names", "lists", "raws")

@@ -237,7 +237,10 @@ class Search:
             subject.text,
             spec_fingerprint(model.spec, read_modules(model)),
             python_fingerprint(
-                (model.machine_class().__module__, graphs.__name__, "kafka_eos_checks.models.bounds", edges_of.__module__)
+                (
+                    *(model.machine_class().__module__, graphs.__name__),
+                    *("kafka_eos_checks.models.bounds", edges_of.__module__),
+                )
             ),
             sorted({**model.constants, **model.overrides}.items()),
             model.bounds,

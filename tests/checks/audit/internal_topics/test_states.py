@@ -154,6 +154,24 @@ def test_chunks_one_after_the_other_keep_their_strings(chunks: list[list[Pair]])
     assert len(set(merged.names)) == len(merged.names)
 
 
+@drawn(st.lists(pairs(), min_size=1, max_size=12), st.integers(1, 3), st.integers(0, 200), few=25)
+def test_a_part_of_the_records_keeps_only_its_own_strings(given_pairs: list[Pair], buckets: int, more: int) -> None:
+    whole = states_of(given_pairs)
+    strange = [f"strange-{number}" for number in range(more)]  # of records that went elsewhere: few, or many
+    found = replace(whole, names=[*whole.names, *strange])
+    parts = dict(found.scattered(np.arange(len(whole)) % buckets, buckets))
+    assert all(rows(part) == rows(whole)[number::buckets] for number, part in parts.items())
+    assert sum(map(len, parts.values())) == len(whole)
+    for part in parts.values():
+        assert part.names == [whole.names[number] for number in np.unique(part_of(whole, part))]
+
+
+def part_of(whole: States, part: States) -> list[int]:
+    """The numbers that the names of a part have in the whole."""
+    numbers = dict(zip(whole.row.tolist(), whole.transactional_id.tolist(), strict=True))
+    return [numbers[row] for row in part.row.tolist()]
+
+
 def test_what_kafka_writes_is_never_decoded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     written = [
         TransactionLogValue(
