@@ -10,11 +10,13 @@ from kafka_eos_checks.audit.segments.headers import Ints
 
 
 def stable_order(values: NDArray[Any]) -> Ints:
-    """Sort stably, as ``argsort``. Value and place are sorted as one number, which is up to ten times as fast."""
+    """Sort stably, as ``argsort``, which is slow for wide numbers: value and place are sorted as one number."""
     if not len(values):
         return np.empty(0, np.int64)
     lowest, bits = int(values.min()), (len(values) - 1).bit_length()
     span = int(values.max()) - lowest
+    if span < 1 << 16:  # numpy sorts these by their digits, three times as fast again
+        return np.argsort((values - lowest).astype(np.uint16), kind="stable")
     if span >= 1 << (63 - bits):
         return np.argsort(values, kind="stable")
     width: Any = np.uint32 if span < 1 << (32 - bits) else np.int64  # half as wide is sorted twice as fast

@@ -25,6 +25,11 @@ def test_the_widest_range_overflows_nothing() -> None:
     assert stable_order(np.array([LIMITS.max, LIMITS.min, 0, LIMITS.min])).tolist() == [1, 3, 2, 0]
 
 
+@pytest.mark.parametrize("span", [(1 << 16) - 1, 1 << 16])
+def test_the_first_range_that_is_too_wide_for_digits_is_sorted_alike(span: int) -> None:
+    assert stable_order(np.array([7 + span, 7, 8])).tolist() == [1, 2, 0]
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
