@@ -348,7 +348,9 @@ WALKS: Mapping[str, Walk] = {
         left_out=_DELIVERIES,
     ),
     "TransactionalProducer": Walk(
-        larger=_replacing(MaxTransactions="4", MaxSends="3", MaxFaults="8", Partitions='{"p", "q"}'),
+        larger=_replacing(
+            MaxTransactions="4", MaxSends="3", MaxFaults="8", MaxRecreations="2", Partitions='{"p", "q"}'
+        ),
         faults=frozenset(
             {
                 "FailSend",
@@ -363,6 +365,7 @@ WALKS: Mapping[str, Walk] = {
                 "FailProducerByBatch",
                 "ExpireBatch",
                 "Upgrade",
+                "RecreateTopic",
             }
         ),
         goals=_always("EveryCallEnds"),
