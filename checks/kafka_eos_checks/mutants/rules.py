@@ -1238,6 +1238,12 @@ def offset_of_last(state: Mirror, position: int) -> int:
     return position - 1 if state.constants.offsets_in == "target" else state.offset
 
 
+def offset_passes_last(state: Mirror, position: int) -> int:
+    """For ``offset_after``: the offset passes the last record before that is copied."""
+    after = position + (position == len(state.constants.records))
+    return after if state.constants.offsets_in == "target" else state.offset
+
+
 # --- rules of ApplicationLoop -------------------------------------------------------------------------------------
 
 
@@ -1909,8 +1915,9 @@ def vouches_for_any_partition(
 def vouches_for_fenced(
     broker: Broker, known: TransactionMetadata, producer_id: int, epoch: int, partition: str
 ) -> ErrorCode:
-    """For ``answer_to_leader``: the coordinator takes an epoch that it has fenced for the present one."""
-    return Broker.answer_to_leader(broker, known, producer_id, max(epoch, known.epoch), partition)
+    """For ``answer_to_leader``: the coordinator takes the epoch that it has fenced last for the present one."""
+    present = known.epoch if epoch == known.epoch - 1 else epoch
+    return Broker.answer_to_leader(broker, known, producer_id, present, partition)
 
 
 def vouches_without_adding(broker: Broker, known: TransactionMetadata, partition: str) -> TransactionMetadata:
@@ -2132,6 +2139,18 @@ def one_delivery_more(state: SharePartition, record: Record) -> Record:
     """For ``released``: a record is available once more after the last delivery."""
     is_last = record.delivery_count > state.constants.delivery_count_limit
     return state.ended(record, ARCHIVED if is_last else AVAILABLE)
+
+
+def one_delivery_fewer(state: SharePartition, record: Record) -> Record:
+    """For ``released``: a record is archived one delivery before the last one."""
+    is_last = record.delivery_count + 1 >= state.constants.delivery_count_limit
+    return state.ended(record, ARCHIVED if is_last else AVAILABLE)
+
+
+def passes_last_record(state: SharePartition, records: Mapping[int, Record]) -> int:
+    """For ``start_offset_after``: the start offset does not wait for the last record of the log."""
+    last = len(state.constants.offsets) - 1
+    return next((at for at in range(state.start_offset, last) if not state.is_done(records[at])), last + 1)
 
 
 def passes_open_records(state: SharePartition, records: Mapping[int, Record]) -> int:
