@@ -72,9 +72,9 @@ LatestEpochIsRefused(member, epoch) ==
 (* for WireError: every version gets the newest error codes *)
 SpeaksNewest(api, error) == error
 
-(* for AnswerToLeader: the coordinator takes the epoch that it has fenced last for the present one *)
+(* for AnswerToLeader: the coordinator takes an epoch that it has fenced for the present one *)
 VouchesForFenced(known, producerId, epoch, partition) ==
-    LET present == IF epoch = known.epoch - 1 THEN known.epoch ELSE epoch
+    LET present == IF epoch < known.epoch THEN known.epoch ELSE epoch
         error   == Coordinator!AddError([known EXCEPT !.pending = IF ClientVersion = 2 THEN @ ELSE "none"], producerId, present)
     IN  IF ClientVersion = 1 /\ error = "NONE" /\ partition \notin known.partitions THEN "TRANSACTION_ABORTABLE" ELSE error
 

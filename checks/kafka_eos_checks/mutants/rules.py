@@ -1915,9 +1915,8 @@ def vouches_for_any_partition(
 def vouches_for_fenced(
     broker: Broker, known: TransactionMetadata, producer_id: int, epoch: int, partition: str
 ) -> ErrorCode:
-    """For ``answer_to_leader``: the coordinator takes the epoch that it has fenced last for the present one."""
-    present = known.epoch if epoch == known.epoch - 1 else epoch
-    return Broker.answer_to_leader(broker, known, producer_id, present, partition)
+    """For ``answer_to_leader``: the coordinator takes an epoch that it has fenced for the present one."""
+    return Broker.answer_to_leader(broker, known, producer_id, max(epoch, known.epoch), partition)
 
 
 def vouches_without_adding(broker: Broker, known: TransactionMetadata, partition: str) -> TransactionMetadata:
