@@ -208,11 +208,16 @@ def test_an_interrupt_waits_until_the_jvm_has_started_and_then_goes_where_it_wen
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_exceptions_of_the_gateway_are_not_logged_and_others_are(caplog: pytest.LogCaptureFixture) -> None:
+def test_exceptions_of_the_gateway_are_not_logged_and_others_are(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     protocol = pytest.importorskip("py4j.protocol")
     raised = [KeyboardInterrupt(), protocol.Py4JNetworkError("broken"), OSError("full")]
+    names = (None, "py4j.clientserver", "py4j.java_gateway")
+    for name in names:  # without the filters of the session that other tests share
+        monkeypatch.setattr(logging.getLogger(name), "filters", [])
     with engine._unlogged():
-        for name in (None, "py4j.clientserver", "py4j.java_gateway"):
+        for name in names:
             for error in raised:
                 logging.getLogger(name).error("while sending", exc_info=error)
     told = [record.exc_info[1] for record in caplog.records if record.exc_info]
