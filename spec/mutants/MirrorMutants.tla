@@ -11,6 +11,10 @@ PositionIsKept(task) == IF tasks[task].position = 0 THEN offset ELSE tasks[task]
 (* for OffsetAfter: the offset is that of the last record copied, not the next one *)
 OffsetOfLast(position) == IF OffsetsIn = "target" THEN position - 1 ELSE offset
 
+(* for OffsetAfter: the offset passes the last record before that is copied *)
+OffsetPassesLast(position) ==
+    IF OffsetsIn = "source" THEN offset ELSE IF position = Cardinality(Records) THEN position + 1 ELSE position
+
 HasMirroredAll == Len(target) = Cardinality(Records) /\ deleted = Cardinality(Records)
 HasFormerOwner == \E task \in Tasks : tasks[task].stage = "copying" /\ tasks[task].batch # <<>> /\ owner # task
 

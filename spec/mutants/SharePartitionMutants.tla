@@ -19,6 +19,15 @@ AnyMemberAcknowledges(member, offset) == cachedState[offset].state = "ACQUIRED"
 OneDeliveryMore(record) ==
     Ended(record, IF record.deliveryCount <= DeliveryCountLimit THEN "AVAILABLE" ELSE "ARCHIVED")
 
+(* for Released: a record is archived one delivery before the last one *)
+OneDeliveryFewer(record) ==
+    Ended(record, IF record.deliveryCount + 1 < DeliveryCountLimit THEN "AVAILABLE" ELSE "ARCHIVED")
+
+(* for StartOffsetAfter: the start offset does not wait for the last record of the log *)
+PassesLastRecord(records) ==
+    LET last == Cardinality(Offsets) - 1
+    IN  Min({offset \in Offsets \ {last} : offset >= startOffset /\ ~IsDone(records[offset])} \cup {last + 1})
+
 (* for StartOffsetAfter: the start offset passes records that are not done *)
 PassesOpenRecords(records) ==
     LET done == {offset \in Offsets : offset >= startOffset /\ IsDone(records[offset])}

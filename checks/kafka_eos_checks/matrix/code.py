@@ -554,7 +554,7 @@ def reaching_tests(notes: Iterable[Mapping[str, Any]], file: str, lines: Iterabl
     files: dict[str, float] = {}
     for name in every:
         files[_file(name)] = files.get(_file(name), 0.0) + seconds[name]
-    order = sorted(every, key=lambda name: (name not in known, files[_file(name)], _file(name), seconds[name]))
+    order = sorted(every, key=lambda name: (name not in known, files[_file(name)], _file(name), seconds[name], name))
     return {name: seconds[name] for name in order}
 
 

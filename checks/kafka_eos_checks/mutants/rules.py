@@ -1239,6 +1239,12 @@ def offset_of_last(state: Mirror, position: int) -> int:
     return position - 1 if state.constants.offsets_in == "target" else state.offset
 
 
+def offset_passes_last(state: Mirror, position: int) -> int:
+    """For ``offset_after``: the offset passes the last record before that is copied."""
+    after = position + (position == len(state.constants.records))
+    return after if state.constants.offsets_in == "target" else state.offset
+
+
 # --- rules of ApplicationLoop -------------------------------------------------------------------------------------
 
 
@@ -2143,6 +2149,18 @@ def one_delivery_more(state: SharePartition, record: Record) -> Record:
     """For ``released``: a record is available once more after the last delivery."""
     is_last = record.delivery_count > state.constants.delivery_count_limit
     return state.ended(record, ARCHIVED if is_last else AVAILABLE)
+
+
+def one_delivery_fewer(state: SharePartition, record: Record) -> Record:
+    """For ``released``: a record is archived one delivery before the last one."""
+    is_last = record.delivery_count + 1 >= state.constants.delivery_count_limit
+    return state.ended(record, ARCHIVED if is_last else AVAILABLE)
+
+
+def passes_last_record(state: SharePartition, records: Mapping[int, Record]) -> int:
+    """For ``start_offset_after``: the start offset does not wait for the last record of the log."""
+    last = len(state.constants.offsets) - 1
+    return next((at for at in range(state.start_offset, last) if not state.is_done(records[at])), last + 1)
 
 
 def passes_open_records(state: SharePartition, records: Mapping[int, Record]) -> int:

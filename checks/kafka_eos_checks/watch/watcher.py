@@ -408,8 +408,8 @@ class Watcher:
             old = now_ms - opened.seen_ms >= self.options.hanging_after_ms
             why = "" if known is None or not old else _why_hanging(transaction, place, opened.epoch)
             if why:
-                before = self._suspects.get((place, pid))
-                answers = 1 + (before.answers if before is not None and before.opened is opened else 0)
+                before = self._suspects.get((place, pid))  # of this transaction: see `_hanging`
+                answers = 1 + (before.answers if before is not None else 0)
                 needed = 2 if transaction is None else 1
                 self._suspects[place, pid] = _Suspect(opened, transaction, why, answers, needed)
                 if answers <= needed:

@@ -148,6 +148,17 @@ def test_everything_between_two_commits_of_the_group_is_about_an_input_that_was_
     assert any(event.detail.get("fault") == "error" for event in found.events)
 
 
+@pytest.mark.parametrize("action", ["AbortTransaction", "InitProducerId"])
+def test_an_end_that_does_not_say_that_it_commits_commits_no_offset(action: str, run: Run) -> None:
+    run.commit(2)
+    run.ask(action, transactional_id="x", producer_id=7)
+    run.commit(3)
+    behind = run.ask("CommitTransaction", transactional_id="x", producer_id=7)
+    found = cause_of(finding(SKIPPED, 1, topic="in"), run.events)
+    assert found is not None
+    assert found.events[found.effect].order == behind
+
+
 def test_an_input_that_was_aborted_and_not_tried_again_shows_the_abort(run: Run) -> None:
     run.produce(0, topic="in", name="upstream")
     run.commit(1)

@@ -35,6 +35,7 @@ from kafka_eos_checks import cli
 from kafka_eos_checks.audit import moments
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.findings import Kind
+from kafka_eos_checks.audit.inputs import open_inputs
 from kafka_eos_checks.audit.moments import (
     CLEAN_SHUTDOWN,
     GRACE_MS,
@@ -381,6 +382,24 @@ def test_logs_of_cleanly_stopped_brokers_are_complete_almost_up_to_their_last_ti
         (Path(log.log.folder).parent / CLEAN_SHUTDOWN).touch()
     assert reaches(tmp_path, busy, idle, other) == [LATER, LATER - LAG_MS, NOW]
     assert reaches(tmp_path, busy, idle) == [inf, inf], "the logs of one stopped broker are of one moment"
+
+
+def test_a_recording_is_of_one_moment_by_itself_and_not_beside_logs_that_are_none(tmp_path: Path) -> None:
+    batch = build_batch([Record(value=b"v")], base_timestamp=NOW).encode()
+    segments = [tmp_path / name / f"{0:020d}.log" for name in ("recording/brokers/1/orders-0", "logs/bills-0")]
+    for segment in segments:
+        write_segment(segment, [batch])
+    recording, (_, lone) = tmp_path / "recording", segments
+    (recording / "manifest.json").write_text("{}", encoding="utf-8")
+    for paths, one_moment in (
+        ([recording], True),
+        ([recording, lone], False),
+        ([recording, lone.parent], False),
+        ([recording, tmp_path / "logs"], False),
+        ([lone], False),
+    ):
+        with open_inputs(paths) as inputs:
+            assert (inputs.one_moment, len(inputs.logs)) == (one_moment, len(paths)), paths
 
 
 def test_the_directories_of_one_broker_that_was_shut_down_cleanly_are_of_one_moment(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.spark
 
 
 def mixed_segment(folder: Path) -> Path:
-    """Five batches, one of them compressed, one with a null value, and a torn tail."""
+    """Four batches, one of them compressed, each with a null value, one with an empty key and value; a torn tail."""
     path = folder / "orders-2" / f"{0:020d}.log"
     kinds: tuple[dict[str, Any], ...] = (
         {"producer_id": 9, "producer_epoch": 1, "base_sequence": 0},
@@ -38,7 +38,10 @@ def mixed_segment(folder: Path) -> Path:
     )
     encoded = [
         build_batch(
-            [Record(offset_delta=j, key=b"k%d" % j, value=None if j else b"v%d" % i) for j in range(2)],
+            [
+                Record(offset_delta=0, key=b"k0" if i else b"", value=b"v%d" % i if i else b""),
+                Record(offset_delta=1, key=b"k1", value=None),
+            ],
             base_offset=2 * i,
             base_timestamp=1000 + i,
             **kind,

@@ -172,6 +172,20 @@ def test_releases_with_the_same_rules_share_a_run(
     assert ran == ["Counter_Kafka_2_0"]
 
 
+def test_releases_with_other_rules_have_a_run_each(
+    registry: Registry, releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judge(model: Model, *, timeout: float) -> Judged:
+        return replace(FOUND, states=len(model.overrides["AddError"]))
+
+    monkeypatch.setattr(release_check, "judge_model", judge)
+    newer, older = columns([registry.models["Counter"]], ["2.0", "1.0"], releases)
+    [rule] = older.rules
+    own = replace(older, rules=(replace(rule, by_release={**rule.by_release, "1.0": "NoLimitAtAll"}),))
+    found = [judged.states for _, judged in check_columns([newer, own]) if judged is not None]
+    assert found == [len("NoLimit"), len("NoLimitAtAll")]
+
+
 def test_a_run_that_tlc_does_not_end_judges_nothing_and_counts_no_states(
     registry: Registry, releases: Releases, monkeypatch: pytest.MonkeyPatch
 ) -> None:

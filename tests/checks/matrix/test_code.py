@@ -414,6 +414,8 @@ def test_tests_for_which_another_one_may_have_kept_what_the_line_gave_follow() -
     ]
     assert list(code.reaching_tests(notes, "rule.py", [5])) == ["a::test_2", "a::test_3"]
     assert list(code.reaching_tests(notes, "rule.py", [5, 6])) == ["b::test_1", "a::test_2", "b::test_2", "a::test_3"]
+    notes[0]["reached"]["rule.py"]["7"] = [0, 2]
+    assert list(code.reaching_tests(notes, "rule.py", [7])) == ["a::test_1", "a::test_3", "a::test_2"]
 
 
 def test_nothing_of_a_room_is_imported_before_its_lines_are_counted(tmp_path: Path) -> None:

@@ -76,6 +76,16 @@ def test_where_a_merged_function_has_no_value_is_kept() -> None:
     assert z3.Solver().check(outcome.crashed != (x != 0)) == z3.unsat
 
 
+def test_where_a_merged_function_inside_of_another_one_has_no_value_is_kept() -> None:
+    x = z3.Int("x")
+    element = merged(lambda n: {0: 7}[0 if n == 0 else 1])
+    outer = merged(lambda n: element(n) if n < 5 else 0)
+    [outcome] = explore(lambda: outer(Number(x)))
+    assert z3.Solver().check(outcome.crashed != z3.And(x != 0, x < 5)) == z3.unsat
+    [direct] = explore(lambda: merged(element)(Number(x)))
+    assert z3.Solver().check(direct.crashed != (x != 0)) == z3.unsat, "its only way with a value"
+
+
 def test_a_merged_function_is_run_once_for_all_ways_that_begin_with_the_same_decisions() -> None:
     x, y = z3.Ints("x y")
     calls: list[str] = []

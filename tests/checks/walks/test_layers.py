@@ -43,3 +43,16 @@ def test_a_violation_counts_for_another_release_only_if_that_has_all_of_its_rule
     releases: Any = SimpleNamespace(releases=["3.9"], has_alike=has_alike)
     registry: Any = SimpleNamespace(models={})
     assert layers.violated_by_release(registry, releases, "4.3") == {"M": {"One", "Another"}}
+
+
+def test_what_larger_constants_break_is_no_property_of_a_layer_whichever_of_its_models_has_the_same_constants() -> None:
+    registry = Registry()
+    found = {layer.name: layer for layer in layers.layers(registry)}
+    for name, broken in layers.BEYOND:
+        assert broken in {*registry.get(name).invariants, *registry.get(name).properties}
+        assert broken not in found[name].properties
+        assert found[name].properties
+    alike = registry.get("ZombieUnverified")
+    assert ("UnverifiedTwoPartitions", "AllOrNone") in layers.BEYOND
+    assert alike.name not in found, "its layer is that of UnverifiedTwoPartitions"
+    assert "AllOrNone" in alike.invariants

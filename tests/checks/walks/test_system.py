@@ -14,6 +14,7 @@ import pytest
 from kafka_eos.machines.group_coordinator import GroupCoordinator
 from kafka_eos.server.cluster import Machines
 from kafka_eos.server.handlers.request import served_versions
+from kafka_eos.server.transactions import Coordinators
 from kafka_eos_checks import cli
 from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.mutants.rules import mutated
@@ -92,6 +93,21 @@ def test_a_shrunk_run_has_no_fault_that_can_be_left_out(
 def test_a_run_that_does_not_finish_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole, "MOST_PEACEFUL", 0)
     assert "not everything is processed" in Whole(0).run(requests=3).wrong
+
+
+def test_a_timeout_that_nobody_notices_is_detected_without_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Coordinators, "time_out", lambda *_: None)
+    outcome = run_whole(10)
+    assert "ms after its timeout has passed" in outcome.wrong
+    assert "restart" not in outcome.faults
+
+
+def test_of_several_violations_the_first_is_kept_and_told() -> None:
+    run = Whole(10)
+    for wrong in ("", "first", "second", ""):
+        run._judge(wrong)
+    assert run.outcome.wrong == "first"
+    assert [event.split()[-1] for event in run.outcome.events] == ["first"]
 
 
 def test_an_input_that_an_application_leaves_out_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,12 @@ def test_coordinators_that_cannot_describe_a_transaction_tell_nothing(error: Err
     assert (None if found is None else set(found)) == known
 
 
+def test_a_coordinator_that_cannot_list_its_transactions_tells_nothing() -> None:
+    loading = {"ErrorCode": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "TransactionStates": []}
+    assert asked(ListTransactions=loading).transactions_of([7]) is None, "that is not: no coordinator knows it"
+    assert asked(ListTransactions=loading | {"ErrorCode": 0}).transactions_of([7]) == {}
+
+
 def test_brokers_that_do_not_tell_of_transactions_or_producers_tell_nothing() -> None:
     cluster = asked()
     assert cluster.transactions_of([7]) is None, "before KIP-664, that is not: no coordinator knows it"

@@ -564,6 +564,19 @@ def test_a_torn_transaction_is_also_found_across_a_restart(written: Written) -> 
     assert found(second, at=NOW + 10_000) == [(TORN, 1)]
 
 
+@pytest.mark.parametrize("decision", [COMMIT, ABORT])
+def test_a_restart_does_not_repeat_that_a_transaction_is_torn(written: Written, decision: ControlType) -> None:
+    ended(written, EPOCH + 1, COMMIT, ABORT)
+    first = written.watcher()
+    assert found(first) == [(TORN, 1)]
+    second = written.watcher()
+    second.resume(json.loads(json.dumps(first.to_json())))
+    late = written.logs["orders", 2] = Log()
+    late.data(PID, EPOCH, 0)
+    late.marker(PID, EPOCH + 1, decision)
+    assert found(second, at=NOW + 10_000) == []
+
+
 def transactions(log: Log, pid: int, *decisions: ControlType) -> None:
     """Write transactions of version 2, with data and a marker each, from epoch 0 on."""
     for epoch, decision in enumerate(decisions):

@@ -8,8 +8,9 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from kafka_eos_checks.audit.engines import spark as engine
 from kafka_eos_checks.audit.engines.local import LocalEngine, Row
 from kafka_eos_checks.audit.engines.spark import SparkEngine, failures_told, session, shuffle_count, task_count
 from kafka_eos_checks.audit.inputs import UnusableInput
+from kafka_eos_checks.audit.quoting import quoted, redacted, use_key
 from kafka_eos_checks.kit.missing import MissingExtra
 from kafka_eos_checks.kit.recording import kept_recording
 
@@ -110,6 +112,36 @@ def doubled(key: int, values: Iterator[str]) -> Iterator[Row]:
     yield Row(0, 2 * key, "".join(sorted(values)))
 
 
+def named_item(item: int) -> Iterator[Row]:
+    yield Row(0, item, quoted("x"))
+
+
+def named_values(key: int, values: Iterator[str]) -> Iterator[Row]:
+    yield from (Row(0, key, quoted(value)) for value in values)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("before", [None, b"of an earlier audit"])
+def test_a_task_names_what_clients_wrote_as_its_own_audit_does_whatever_its_process_has_run_before(
+    before: bytes | None, wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    monkeypatch.setattr(engine, "keep_modules", lambda: None)
+    with redacted(wanted):
+        told = quoted("x")
+        mapped, regrouped = engine._mapped(named_item, [1], 1), engine._regrouped(named_values)
+    assert (told == "'x'") == (not wanted)
+    values = pa.table({"kind": [0], "key": [1], "value": [engine.packed("x")]})
+    numbers = pa.RecordBatch.from_pydict({"id": [0]})
+
+    def of_first(task: Callable[[], Any]) -> object:
+        use_key(before)
+        return engine.unpacked(task()["value"][0].as_py())
+
+    tasks = [lambda: pa.Table.from_batches(list(mapped([numbers]))), lambda: regrouped(values)]
+    assert [copy_context().run(of_first, task) for task in tasks] == [told, told]
+
+
 @pytest.mark.spark
 def test_a_job_answers_all_questions_and_runs_every_stage_once(spark: "SparkSession") -> None:
     """Whether they are about one stage or about several, and whether a stage reads rows of one or of two others."""
@@ -176,11 +208,16 @@ def test_an_interrupt_waits_until_the_jvm_has_started_and_then_goes_where_it_wen
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_exceptions_of_the_gateway_are_not_logged_and_others_are(caplog: pytest.LogCaptureFixture) -> None:
+def test_exceptions_of_the_gateway_are_not_logged_and_others_are(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     protocol = pytest.importorskip("py4j.protocol")
     raised = [KeyboardInterrupt(), protocol.Py4JNetworkError("broken"), OSError("full")]
+    names = (None, "py4j.clientserver", "py4j.java_gateway")
+    for name in names:  # without the filters of the session that other tests share
+        monkeypatch.setattr(logging.getLogger(name), "filters", [])
     with engine._unlogged():
-        for name in (None, "py4j.clientserver", "py4j.java_gateway"):
+        for name in names:
             for error in raised:
                 logging.getLogger(name).error("while sending", exc_info=error)
     told = [record.exc_info[1] for record in caplog.records if record.exc_info]

@@ -37,3 +37,8 @@ def test_decisions_about_a_producer_id_that_is_cut_are_told_as_those_of_any_othe
     [pieces] = tell_decisions(0, values, wanted=wanted, around=around, bases={}, cut=cut, buckets=1)
     assert sum(answer.commits + answer.aborts for answer in whole.value.values()) > 10
     assert pieces.value == whole.value
+    of_a_shorter_replica = [row.value._replace(log=1) for row in rows]
+    values += of_a_shorter_replica
+    [again] = tell_decisions(0, values, wanted=wanted, around=around, bases={}, cut=cut, buckets=1)
+    assert again.value == whole.value
+    assert of_a_shorter_replica

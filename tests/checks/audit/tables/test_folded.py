@@ -416,6 +416,17 @@ def test_a_producer_id_of_two_transactional_ids_or_of_none_has_no_name(tmp_path:
     assert {row["transactional_id"] for row in read("transactions", tmp_path)} == {None, "b", "c"}
 
 
+@pytest.mark.parametrize("options", [{"topic": "generated"}, {"topic": "generated", "partition": "1"}])
+def test_transactional_ids_are_known_though_other_topics_are_not_asked_for(
+    options: Mapping[str, str], cluster: Path
+) -> None:
+    named = [row for row in read("transactions", cluster / "brokers", **options) if row["transactional_id"]]
+    assert len(named) > 50
+    wanted = {name: int(value) if name == "partition" else value for name, value in options.items()}
+    every = [row for row in read("transactions", cluster / "brokers") if row["transactional_id"]]
+    assert in_order(named) == in_order([row for row in every if wanted.items() <= row.items()])
+
+
 # --- committed offsets -----------------------------------------------------------------------------------------------
 
 

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.cli.command import main
+from kafka_eos_checks.lab.generate import planted_logs
+from kafka_eos_checks.lab.generate.log_files import LogFiles
 
 
 def generate(folder: Path, *arguments: str) -> int:
@@ -60,6 +63,19 @@ def test_a_call_that_makes_no_log_says_why(
     assert generate(tmp_path / "made", *arguments) == 2
     assert says in capsys.readouterr().err
     assert not (tmp_path / "made").exists(), "nothing unfinished is left"
+
+
+def test_a_call_that_is_interrupted_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = planted_logs.write
+
+    def written_in_part(folder: Path, *arguments: Any, **more: Any) -> LogFiles:
+        write(folder, *arguments, **more)
+        assert list(folder.iterdir())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(planted_logs, "write", written_in_part)
+    assert generate(tmp_path / "made") == 130
+    assert not (tmp_path / "made").exists(), "half a log looks like a whole one"
 
 
 def test_a_folder_that_cannot_be_made_is_named_with_a_remedy(

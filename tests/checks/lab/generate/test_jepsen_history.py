@@ -65,9 +65,11 @@ def test_what_is_planted_is_found_in_its_keys(tmp_path: Path, capsys: pytest.Cap
     assert {topic for _, topic in found} == {topic for _, topic in planted}
 
 
+@pytest.mark.parametrize(("operations", "faults", "room"), [(50, 2, 0), (2_000, 9, 2)])
 def test_a_history_without_room_for_what_is_to_be_planted_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    operations: int, faults: int, room: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["lab", "generate", str(tmp_path / "few"), "--jepsen", "50", "--faults", "2"]) == 2
-    assert f"room for 0 of {LOST_WRITE}, not for 2; give more --jepsen" in capsys.readouterr().err
+    arguments = ["--jepsen", str(operations), "--faults", str(faults)]
+    assert main(["lab", "generate", str(tmp_path / "few"), *arguments]) == 2
+    assert f"room for {room} of {LOST_WRITE}, not for {faults}; give more --jepsen" in capsys.readouterr().err
     assert not (tmp_path / "few").exists()
