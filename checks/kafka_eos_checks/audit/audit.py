@@ -46,7 +46,7 @@ from kafka_eos_checks.audit.kernels.logs.transactions import Partition
 from kafka_eos_checks.audit.marked import read_runs
 from kafka_eos_checks.audit.oracle.oracle import judge
 from kafka_eos_checks.audit.oracle.readable_histories import join
-from kafka_eos_checks.audit.places import AT_HOME, is_uri
+from kafka_eos_checks.audit.places import AT_HOME, Ask, ask_here, is_uri
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.plan.found import SHOWN_FINDINGS, Found, Tally
 from kafka_eos_checks.audit.plan.history_plan import Histories, read_histories
@@ -57,6 +57,7 @@ from kafka_eos_checks.audit.quoting import redacted
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, differs_from, segment_with
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
+from kafka_eos_checks.audit.rules.epochs import LEADER_EPOCHS, EpochAudit, Led, Lines, read_lines
 from kafka_eos_checks.audit.rules.histories import BY_VALUE, HISTORY_RULES, NO_VALUES
 from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, OUTSIDE, Reason, Reasons, Subject, Unjudged
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
@@ -558,6 +559,7 @@ def _of_logs(
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, known, check_crc=check_crc))
     judged.add(*beside_verdicts(scanned, engine, ended, one_moment=source.is_still, check_crc=check_crc))
+    judged.add(*epoch_verdicts(scanned.audits, source, asker(engine, inputs.logs)))
     return scanned, known
 
 
@@ -799,6 +801,27 @@ def beside_verdicts(
         if any(figures.values()):
             of_rules.append((rule, figures, reasons))
     return _drafts(of_rules, seconds), found
+
+
+def epoch_verdicts(
+    audits: Sequence[LogAudit], source: moments.Source, ask: Ask[PartitionLog, Lines | None] = ask_here
+) -> Drafts:
+    """Judge what the files of logs say of their leaders; no verdict if no log with batches has such a file.
+
+    Args:
+        audits: the audits of the logs.
+        source: the evidence in their directories, from before they were read.
+        ask: asks :func:`read_lines` about logs.
+    """
+    started = time.perf_counter()
+    led = [Led(each.log, each.led) for each in audits if each.led and each.partition and each.partition.is_ordered]
+    led = [each for each in led if each.goes_on]
+    result = EpochAudit(source)
+    for each, lines in zip(led, ask(read_lines, [each.log for each in led]), strict=True):
+        if lines is not None:
+            result.judge(each, lines)
+    of_rules: list[_OfRule] = [(LEADER_EPOCHS, result.figures, result.reasons)] if result.figures["logs"] else []
+    return _drafts(of_rules, time.perf_counter() - started), result.findings
 
 
 def offset_verdicts(

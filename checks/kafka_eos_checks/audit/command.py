@@ -26,7 +26,7 @@ UNJUDGED_REASONS = frozenset(  # the codes of all reasons that the rules give
     {
         *("ambiguous", "compacted", "damaged", "first-sequence", "history", "holes", "incomplete", "links"),
         *("logs-missing", "made-again", "misnamed", "missing-partition", "mixed-topics", "no-coordinator-log"),
-        *("other-moment", "too-deep", "unknown-producer"),
+        *("no-epoch", "other-moment", "too-deep", "unknown-producer"),
     }
 )
 EPILOG = """examples:
@@ -49,7 +49,7 @@ rules over __transaction_state: illegal coordinator transition, decision changed
 rules over transactions: torn transaction, hanging transaction, marker without transaction,
   fenced producer committed, marker of an old coordinator, data without transaction
 rules over __consumer_offsets: committed offset went back, committed offset beyond the end
-rules over the files next to a log: aborted index, producer snapshot, replicas differ
+rules over the files next to a log: aborted index, producer snapshot, replicas differ, leader epoch checkpoint
 rules over histories: acknowledged but lost, duplicate value, refused without cause,
   transaction committed without its application, committed record missing
 rules over readers: aborted record delivered, precommitted read, poll skip, non-monotonic poll, inconsistent offsets,

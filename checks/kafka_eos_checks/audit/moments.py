@@ -149,7 +149,7 @@ def read_directory(folder: Path, now_ms: int, *, is_whole: bool = False) -> Dire
         started_ms=-inf if holder is None else _started_ms(holder),
         stopped=(folder / CLEAN_SHUTDOWN).is_file(),
         high_watermarks=read_checkpoint(folder / HIGH_WATERMARKS) or {},
-        checkpoint_ms=_written_ms(folder / HIGH_WATERMARKS),
+        checkpoint_ms=written_ms(folder / HIGH_WATERMARKS),
         recovery_points=read_checkpoint(folder / RECOVERY_POINTS) or {},
         start_offsets=read_checkpoint(folder / START_OFFSETS),
         cluster=cluster_id(folder),
@@ -208,7 +208,7 @@ def _started_ms(process: int) -> float:
     return 1000 * (int(booted.split()[1]) + ticks / os.sysconf("SC_CLK_TCK"))
 
 
-def _written_ms(path: Path) -> float:
+def written_ms(path: Path) -> float:
     """The time of the last write to a file, in milliseconds since the epoch; ``-inf`` without a file."""
     try:
         return path.stat().st_mtime_ns / 1e6
@@ -489,7 +489,7 @@ class Moments:
 
     def _written_ms(self, path: Path) -> float:
         if path not in self._written:
-            self._written[path] = _written_ms(path)
+            self._written[path] = written_ms(path)
         return self._written[path]
 
 
