@@ -516,9 +516,9 @@ _RULES: Mapping[str, Rule] = {
         ends="no; the broker reads the file when it starts, and writes its lines again",
         then="compare {file} with the broker's own file and with those of other replicas; a copy may be of another "
         "moment. If the broker's is wrong: let other replicas lead, stop {broker}, remove {file} and *.index in its "
-        "{topic}-{partition}, and start it, which writes both anew from the batches. If *.index stays, it reads no "
-        "batch. Not where the rule `readable` has found a corrupt region: there the broker would cut the segment at its "
-        "first damaged batch",
+        "{topic}-{partition}, and start it, which writes both anew from the batches. It does not read these while "
+        "*.index is there. Not where the rule `readable` has found a corrupt region: there the broker would cut the "
+        "segment at its first damaged batch",
         decide="whether the replicas of {topic}-{partition} have the same records: audit their directories together",
         restart="{broker} as the next line says",
         by_hand="segments that were restored from a backup or from another replica without the file, or the file "
