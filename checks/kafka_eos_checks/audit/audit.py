@@ -30,6 +30,7 @@ from kafka_eos_checks.audit.completeness import (
     damaged_files,
     holes_in,
     incomplete_logs,
+    lacks_end,
     mixed_topics,
     unseen_partitions,
 )
@@ -236,7 +237,7 @@ def run(
             if inputs.histories and oracle == 1:
                 told = join(_events(inputs), [log for log in inputs.logs if log.has_records], result.known)
             audits = stages.with_findings(result.logs, [each for each in found if each.rule in LOG_RULES])
-            agrees = judge(audits, oracle, seed, findings=found, source=source, histories=told)
+            agrees = judge(audits, oracle, seed, findings=found, source=result.known.source, histories=told)
             return replace(result, verdicts=(*result.verdicts, agrees))
 
     for _ in range(TRIES - 1):
@@ -540,18 +541,21 @@ def _of_logs(
     ``mixed`` are the topics that are left out, see :func:`mixed_topics`.
     """
     started = time.perf_counter()
+    ask = asker(engine, inputs.logs)
+    cut = frozenset(log for log, is_cut in zip(inputs.logs, ask(lacks_end, inputs.logs), strict=True) if is_cut)
     scanned = stages.scan_logs(inputs.logs, engine, source, named, check_crc=check_crc)
     _demand_one_cluster(scanned.audits, source, inputs)
     batches_only = [each.partition or Partition(log=each.log) for each in scanned.audits if not _has_old_formats(each)]
-    incomplete = incomplete_logs(inputs.logs, batches_only, source, asker(engine, inputs.logs))
+    incomplete = incomplete_logs(inputs.logs, batches_only, source, ask)
     incomplete += holes_in(scanned.audits, {each.log for each in incomplete})
-    damaged = damaged_files(inputs.logs, source, asker(engine, inputs.logs))
+    damaged = damaged_files(inputs.logs, source, ask)
     found_in_logs = scanned.findings + list(_unreadable(scanned.audits, incomplete, damaged))
-    unlike = {each.log for each in incomplete} | {audit.log for audit in scanned.audits if audit.is_damaged}
+    unlike = cut | {each.log for each in incomplete} | {audit.log for audit in scanned.audits if audit.is_damaged}
     whole = [each for each in batches_only if each.log not in unlike]
     found_in_logs += list(_behind(behind_others(whole, source)))
     seconds = time.perf_counter() - started
-    drafts, found, known, ended, decided_on = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
+    with_cut = replace(source, cut=cut)
+    drafts, found, known, ended, decided_on = transaction_verdicts(scanned, engine, with_cut, check_crc=check_crc)
     told = {(each.log.topic, each.log.partition) for each in incomplete}
     incomplete += unseen_partitions(decided_on - told, inputs.logs, source)
     unread = {LINKED: inputs.links, TOO_DEEP: inputs.deeper, MISNAMED: inputs.misnamed, MIXED: mixed}
@@ -559,7 +563,7 @@ def _of_logs(
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, known, check_crc=check_crc))
     judged.add(*beside_verdicts(scanned, engine, ended, one_moment=source.is_still, check_crc=check_crc))
-    judged.add(*epoch_verdicts(scanned.audits, source, asker(engine, inputs.logs)))
+    judged.add(*epoch_verdicts(scanned.audits, source, ask))
     return scanned, known
 
 

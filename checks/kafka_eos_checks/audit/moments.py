@@ -299,11 +299,13 @@ class Source:
         one_moment: whether all of them are of one moment.
         directories: the evidence of each log directory.
         longest_ms: how long a transaction may take on the cluster (``transaction.max.timeout.ms``).
+        cut: the logs whose last segment is there and is not read, or is known to be missing.
     """
 
     one_moment: bool = True
     directories: Mapping[Path, Directory] = field(default_factory=dict)
     longest_ms: int = LONGEST_MS
+    cut: frozenset[PartitionLog] = frozenset()
 
     @property
     def is_still(self) -> bool:
@@ -325,12 +327,16 @@ class Source:
         return (self.directories.get(log.directory, Directory()).start_offsets or {}).get(_place(log), 0)
 
     def is_short(self, log: PartitionLog, end: int) -> bool:
-        """Whether a log ends below its high watermark: records are missing, or its copy is the older file."""
+        """Whether a log lacks its end: it is cut, or ends below its high watermark and may be the older copy."""
+        if log in self.cut:
+            return True
         mark = self.directories.get(log.directory, Directory()).high_watermarks.get(_place(log))
         return mark is not None and log.end_after(end) < mark
 
     def is_incomplete(self, log: PartitionLog, end: int) -> bool:
-        """Whether a log ends below its high watermark, though it is no older than the checkpoint."""
+        """Whether a log lacks its end, though it is no older than the checkpoint with its high watermark."""
+        if log in self.cut:
+            return True
         told = self.directories.get(log.directory, Directory())
         return (self.one_moment or told.is_settled) and self.is_short(log, end)
 
