@@ -27,10 +27,10 @@ from kafka_eos_checks.audit.completeness import (
     DamagedFile,
     Incomplete,
     behind_others,
+    cut_logs,
     damaged_files,
     holes_in,
     incomplete_logs,
-    lacks_end,
     mixed_topics,
     unseen_partitions,
 )
@@ -542,7 +542,7 @@ def _of_logs(
     """
     started = time.perf_counter()
     ask = asker(engine, inputs.logs)
-    cut = frozenset(log for log, is_cut in zip(inputs.logs, ask(lacks_end, inputs.logs), strict=True) if is_cut)
+    cut = cut_logs(inputs.logs, source, ask)
     scanned = stages.scan_logs(inputs.logs, engine, source, named, check_crc=check_crc)
     _demand_one_cluster(scanned.audits, source, inputs)
     batches_only = [each.partition or Partition(log=each.log) for each in scanned.audits if not _has_old_formats(each)]

@@ -465,11 +465,20 @@ def look_around(log: PartitionLog) -> Around | None:
     return Around(first, min(segments | aside), epochs_begin)
 
 
-def lacks_end(log: PartitionLog) -> bool:
+def cut_logs(
+    logs: Sequence[PartitionLog], source: Source, ask: Ask[tuple[PartitionLog, bool], bool] = ask_here
+) -> frozenset[PartitionLog]:
+    """The logs that lack their end by :func:`lacks_end`; in a copy of a running broker an index may be the newer file."""
+    asked = [(log, source.one_moment or _told(source, log.directory).is_settled) for log in logs]
+    return frozenset(log for log, is_cut in zip(logs, ask(lacks_end, asked), strict=True) if is_cut)
+
+
+def lacks_end(item: tuple[PartitionLog, bool]) -> bool:
     """Whether something is left of a segment after the last one with batches: an index, a link, or it has another name.
 
-    False if only some segments of a log were given, or its folder is gone.
+    False if only some segments of a log were given, or its folder is gone. ``item`` is a log, and whether indexes count.
     """
+    log, of_indexes = item
     try:
         names = {path.name: path.is_symlink() for path in place(log.folder).iterdir()}
     except FileNotFoundError:
@@ -483,7 +492,7 @@ def lacks_end(log: PartitionLog) -> bool:
     if not log.segments or len(log.segments) < min(len(segments), 2):
         return False
     aside = set[int]().union(*(by_suffix[suffix] for suffix in ASIDE))
-    left = set[int]().union(*(by_suffix[suffix] for suffix in _INDEXES)) - segments - aside
+    left = set[int]().union(*(by_suffix[suffix] for suffix in _INDEXES if of_indexes)) - segments - aside
     renamed = [own for suffix, own in by_suffix.items() if suffix.startswith("log.") and suffix not in ASIDE]
     last = max(left.union(by_suffix[LINK], *renamed), default=-1)
     later = [log.file(name) for name in log.segments if offset_in(name) > last]

@@ -26,7 +26,7 @@ committed offset beyond the end      an offset one past the end of a partition, 
 aborted index                        an index entry whose last stable offset is too high
 producer snapshot                    a snapshot entry whose timestamp is too high
 replicas differ                      another value, with its CRC, on the second broker
-leader epoch checkpoint              a last line whose epoch is too high, next to a log of __consumer_offsets
+leader epoch checkpoint              a last line whose epoch is too high, next to a log whose epochs do not go back
 ==================================== ================================================================================
 """
 
@@ -399,13 +399,19 @@ class Violations:
 
 
 def spoil_files(
-    logs: Sequence[LogFiles], commits: Sequence[LogFiles], replica: Path | None, faults: int, seed: int
+    logs: Sequence[LogFiles],
+    commits: Sequence[LogFiles],
+    others: Sequence[LogFiles],
+    replica: Path | None,
+    faults: int,
+    seed: int,
 ) -> Iterator[Row]:
     """Plant violations in files next to a topic's logs and to groups' logs, in these, and in logs on another broker.
 
     Args:
         logs: the partitions' logs, complete.
         commits: the logs of ``__consumer_offsets``, complete.
+        others: other logs whose leader epochs do not go back, complete.
         replica: the folder of the other broker's logs; None without one.
         faults: violations of each rule, each in a file of its own.
         seed: decides which files are changed.
@@ -437,10 +443,11 @@ def spoil_files(
         _commit_ahead(log, ends[log.folder], ended, f"ahead-{number}")
         yield row_of(BEYOND, topic, int(partition), ends[log.folder])
         ends[log.folder] += 1
-    if len(written) < faults:
-        raise ValueError(f"room for {len(written)} of {LEADER_EPOCHS}, not for {faults}; give more --clients")
-    for number in rng.permutation(len(written))[:faults].tolist():
-        folder = written[number].folder
+    led = [*written, *(log for log in others if log.segments)]
+    if len(led) < faults:
+        raise ValueError(f"room for {len(led)} of {LEADER_EPOCHS}, not for {faults}; give more --partitions")
+    for number in rng.permutation(len(led))[:faults].tolist():
+        folder = led[number].folder
         topic, _, partition = folder.name.rpartition("-")
         yield row_of(LEADER_EPOCHS, topic, int(partition), _spoil_epochs(folder / LEADER_EPOCH_CHECKPOINT))
 
