@@ -468,7 +468,7 @@ def look_around(log: PartitionLog) -> Around | None:
 def cut_logs(
     logs: Sequence[PartitionLog], source: Source, ask: Ask[tuple[PartitionLog, bool], bool] = ask_here
 ) -> frozenset[PartitionLog]:
-    """The logs that lack their end by :func:`lacks_end`; in a copy of a running broker an index may be the newer file."""
+    """The logs that lack their end (:func:`lacks_end`). In a copy of a running broker an index may be the newer file."""
     asked = [(log, source.one_moment or _told(source, log.directory).is_settled) for log in logs]
     return frozenset(log for log, is_cut in zip(logs, ask(lacks_end, asked), strict=True) if is_cut)
 
@@ -476,7 +476,7 @@ def cut_logs(
 def lacks_end(item: tuple[PartitionLog, bool]) -> bool:
     """Whether something is left of a segment after the last one with batches: an index, a link, or it has another name.
 
-    False if only some segments of a log were given, or its folder is gone. ``item`` is a log, and whether indexes count.
+    False if only some segments of a log were given, or its folder is gone. ``item`` has a log, and if indexes count.
     """
     log, of_indexes = item
     try:
