@@ -468,7 +468,7 @@ def look_around(log: PartitionLog) -> Around | None:
 def cut_logs(
     logs: Sequence[PartitionLog], source: Source, ask: Ask[tuple[PartitionLog, bool], bool] = ask_here
 ) -> frozenset[PartitionLog]:
-    """The logs that lack their end (:func:`lacks_end`). In a copy of a running broker an index may be the newer file."""
+    """The logs that lack their end, see :func:`lacks_end`; in a copy of a running broker an index may be newer."""
     asked = [(log, source.one_moment or _told(source, log.directory).is_settled) for log in logs]
     return frozenset(log for log, is_cut in zip(logs, ask(lacks_end, asked), strict=True) if is_cut)
 
