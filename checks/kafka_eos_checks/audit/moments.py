@@ -34,7 +34,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf, isinf
 from pathlib import Path
@@ -313,6 +313,12 @@ class Source:
         stopped = [directory.stopped for directory in self.directories.values()]
         return self.one_moment or (bool(stopped) and all(stopped))
 
+    def part(self, folders: Set[Path], whole: Set[Path]) -> "Source":
+        """The evidence in the directories of one cluster: those with logs, and those that were given as a whole."""
+        directories = {folder: told for folder, told in self.directories.items() if folder in folders | whole}
+        stopped_alone = _are_stopped_at_once({folder: directories[folder] for folder in folders})
+        return replace(self, one_moment=self.one_moment or stopped_alone, directories=directories)
+
     def are_of_one_cluster(self, one: PartitionLog, other: PartitionLog) -> bool:
         """Whether two logs are of one cluster, as far as their directories tell."""
         told = {self.cluster_of(one), self.cluster_of(other)}
@@ -352,8 +358,13 @@ def look_at(
     now_ms = time.time_ns() // 1_000_000
     folders = {log.directory for log in logs}
     directories = {each: read_directory(each, now_ms, is_whole=each in whole) for each in folders | whole}
-    stopped_alone = all(directories[each].stopped for each in folders) and _are_of_one_broker(folders)
+    stopped_alone = _are_stopped_at_once({each: directories[each] for each in folders})
     return Source(one_moment=one_moment or stopped_alone, directories=directories, longest_ms=longest_ms)
+
+
+def _are_stopped_at_once(directories: Mapping[Path, Directory]) -> bool:
+    """Whether log directories are all of one broker that was shut down cleanly."""
+    return all(told.stopped for told in directories.values()) and _are_of_one_broker(directories.keys())
 
 
 def _are_of_one_broker(folders: Collection[Path]) -> bool:
