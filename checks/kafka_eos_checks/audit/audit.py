@@ -292,7 +292,7 @@ def of_inputs(
     with open_engine(engine, spark, jobs if jobs > 1 and inputs.weight > LEAST_WEIGHT else 1) as running:
         found = Found(running)
         parts, mixed = _unmixed(by_cluster(inputs), running)
-        inputs = parts[0] if len(parts) == 1 else replace(inputs, logs=tuple(chain(*(part.logs for part in parts))))
+        inputs = replace(inputs, logs=tuple(chain(*(part.logs for part in parts))))
         told = read_histories(inputs.histories, inputs.logs, running) if inputs.histories else None
         blank = inputs.histories if told is not None and not told.events else list(filter(_is_blank, inputs.histories))
         if blank:
@@ -300,7 +300,7 @@ def of_inputs(
         rows: Sequence[Any] = ()
         if inputs.logs:
             named = NO_HISTORY if told is None else told.named
-            own = [source.part(part.directories.keys(), part.whole) if len(parts) > 1 else source for part in parts]
+            own = [source.part(part.directories.keys(), part.whole) if part.cluster else source for part in parts]
             logs = [_of_logs(*each, running, check_crc, named) for each in zip(parts, own, strict=True)]
             _add_logs(judged, logs, inputs, mixed)
             audits, rows, known = [*chain(*(each.scanned.audits for each in logs))], logs[0].scanned.rows, logs[0].known

@@ -61,7 +61,8 @@ anomalies of a history of Jepsen's workload for Kafka, as Jepsen defines and nam
   :int-nonmonotonic-poll, :nonmonotonic-send, :int-nonmonotonic-send, :int-send-skip, :G1c, :G1c-process,
   :G1c-realtime, :G0, G1c by order
 
-Transactions are judged by the logs of __transaction_state that are given with them, of the same cluster. A history
+Transactions are judged by the logs of __transaction_state that are given with them, of the same cluster: logs of
+several clusters, by meta.properties, are judged cluster by cluster. With a history they are refused. A history
 alone is judged by its own events; what only a log could show is counted as unknown.
 Values of records are read only if a history is given, which has them too. The files are only read, so the directory of
 a running broker can be audited in place; an unfinished tail of a log is no violation. Compacted topics have holes in
