@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_eos.formats.log_directory import broker_id, cluster_id
 from kafka_eos.formats.segment import CorruptRegion, RegionKind
@@ -27,6 +27,7 @@ from kafka_eos_checks.audit.completeness import (
     DamagedFile,
     Incomplete,
     behind_others,
+    cut_logs,
     damaged_files,
     holes_in,
     incomplete_logs,
@@ -37,7 +38,7 @@ from kafka_eos_checks.audit.engines.cost import Bill, bill
 from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, asker, costs_of, open_engine
 from kafka_eos_checks.audit.events.history_files import read_events
 from kafka_eos_checks.audit.findings import Finding, Kind
-from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
+from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, by_cluster, commands_for, open_inputs
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.jepsen.by_key import Judged
 from kafka_eos_checks.audit.jepsen.export import write_operations
@@ -46,7 +47,7 @@ from kafka_eos_checks.audit.kernels.logs.transactions import Partition
 from kafka_eos_checks.audit.marked import read_runs
 from kafka_eos_checks.audit.oracle.oracle import judge
 from kafka_eos_checks.audit.oracle.readable_histories import join
-from kafka_eos_checks.audit.places import AT_HOME, is_uri
+from kafka_eos_checks.audit.places import AT_HOME, Ask, ask_here, is_uri
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.plan.found import SHOWN_FINDINGS, Found, Tally
 from kafka_eos_checks.audit.plan.history_plan import Histories, read_histories
@@ -57,6 +58,7 @@ from kafka_eos_checks.audit.quoting import redacted
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, differs_from, segment_with
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
+from kafka_eos_checks.audit.rules.epochs import LEADER_EPOCHS, EpochAudit, Led, Lines, read_lines
 from kafka_eos_checks.audit.rules.histories import BY_VALUE, HISTORY_RULES, NO_VALUES
 from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, OUTSIDE, Reason, Reasons, Subject, Unjudged
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
@@ -120,6 +122,7 @@ class Audit:
         ran: how long the rules took and what ran them, in words.
         bill: the cost of the audit; None unless asked for.
         known: the moments of the logs.
+        clusters: the logs of each cluster, and the evidence in their directories.
         counts: the number of all findings by rule and kind; ``findings`` and ``notes`` may be some of them only.
     """
 
@@ -131,6 +134,7 @@ class Audit:
     ran: str = ""
     bill: Bill | None = None
     known: moments.Moments = moments.AT_ONE_MOMENT
+    clusters: tuple[tuple[tuple[PartitionLog, ...], moments.Source], ...] = ()
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     @property
@@ -235,7 +239,7 @@ def run(
             if inputs.histories and oracle == 1:
                 told = join(_events(inputs), [log for log in inputs.logs if log.has_records], result.known)
             audits = stages.with_findings(result.logs, [each for each in found if each.rule in LOG_RULES])
-            agrees = judge(audits, oracle, seed, findings=found, source=source, histories=told)
+            agrees = judge(audits, oracle, seed, findings=found, clusters=result.clusters, histories=told)
             return replace(result, verdicts=(*result.verdicts, agrees))
 
     for _ in range(TRIES - 1):
@@ -284,13 +288,11 @@ def of_inputs(
     began, started = time.process_time(), time.perf_counter()
     judged = _Judged()
     audits: list[LogAudit] = []
-    known = moments.Moments(source, ())
+    known, moments_of = moments.Moments(source, ()), list[tuple[moments.Moments, Inputs]]()
     with open_engine(engine, spark, jobs if jobs > 1 and inputs.weight > LEAST_WEIGHT else 1) as running:
         found = Found(running)
-        mixed = mixed_topics(inputs.logs, asker(running, inputs.logs))
-        if mixed and not (read := tuple(log for log in inputs.logs if log.topic not in mixed)):
-            raise UnusableInput(f"{next(iter(mixed.values()))}: {MIXED.words}")
-        inputs = replace(inputs, logs=read) if mixed else inputs
+        parts, mixed = _unmixed(by_cluster(inputs), running)
+        inputs = replace(inputs, logs=tuple(chain(*(part.logs for part in parts))))
         told = read_histories(inputs.histories, inputs.logs, running) if inputs.histories else None
         blank = inputs.histories if told is not None and not told.events else list(filter(_is_blank, inputs.histories))
         if blank:
@@ -298,8 +300,11 @@ def of_inputs(
         rows: Sequence[Any] = ()
         if inputs.logs:
             named = NO_HISTORY if told is None else told.named
-            scanned, known = _of_logs(inputs, running, check_crc, source, named, judged, [*mixed.values()])
-            audits, rows = scanned.audits, scanned.rows
+            own = [source.part(part.directories.keys(), part.whole) if part.cluster else source for part in parts]
+            logs = [_of_logs(*each, running, check_crc, named) for each in zip(parts, own, strict=True)]
+            _add_logs(judged, logs, inputs, mixed)
+            audits, rows, known = [*chain(*(each.scanned.audits for each in logs))], logs[0].scanned.rows, logs[0].known
+            moments_of = [(each.known, part) for each, part in zip(logs, parts, strict=True)]
         if told is not None:
             try:
                 judged.add(*history_verdicts(told, rows, known, check_crc=check_crc))
@@ -335,10 +340,11 @@ def of_inputs(
         findings=findings,
         notes=notes,
         logs=tuple(audits),
-        subject=subject_of(inputs, audits, known),
+        subject=subject_of(inputs, audits, moments_of),
         ran=ran_in_words(running, jobs, spent[1]),
         bill=cost,
-        known=known,
+        known=known if len(parts) == 1 else moments.Moments(source, ()),
+        clusters=tuple((part.logs, each.source) for each, part in moments_of),
         counts=tally.counts,
     )
 
@@ -478,14 +484,16 @@ def _files_in(directory: Path, inputs: Inputs) -> tuple[str, str]:
     return "", shlex.quote(f"{inputs.directories[directory]}/")
 
 
-def subject_of(inputs: Inputs, audits: Sequence[LogAudit], known: moments.Moments) -> str:
-    """The subject of an audit in a few lines: directories, sizes, moments, histories."""
+def subject_of(inputs: Inputs, audits: Sequence[LogAudit], moments_of: Sequence[tuple[moments.Moments, Inputs]]) -> str:
+    """The subject of an audit in a few lines: directories, sizes, moments of each cluster, histories."""
     lines = []
     if audits:
         batches, size = sum(audit.batches for audit in audits), sum(audit.segment_bytes for audit in audits)
         lines.append(f"{len(audits)} logs with {batches:,} batches in {size:,} bytes:")
         lines += _shortened([f"  {name}{_identity(folder)}" for folder, name in inputs.directories.items()])
-        lines.append(known.in_words())
+        if len(moments_of) > 1:
+            lines.append(f"{len(moments_of)} clusters, each judged for itself")
+        lines += [f"cluster {own.cluster}: " * bool(own.cluster) + known.in_words() for known, own in moments_of]
         if not inputs.histories and not inputs.operations:
             lines.append(WITHOUT_HISTORY)
     lines += _shortened([f"history {path.name}" for path in (*inputs.histories, *inputs.operations)])
@@ -508,6 +516,31 @@ def _identity(folder: Path) -> str:
     return f" ({words})" if words else ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleDraft:
+    """A verdict without what the findings say; the attributes are the arguments of :func:`_verdict`."""
+
+    rule: str
+    figures: Figures
+    seconds: float = 0.0
+    reasons: Mapping[Reason, Unjudged] | Reason | None = None
+    noted: Sequence[str] = ()
+
+    def __call__(self, tally: Tally) -> Verdict:
+        """The verdict."""
+        told = {"seconds": self.seconds, "reasons": self.reasons, "noted": self.noted}
+        return _verdict(self.rule, self.figures, tally, **told)  # type: ignore[arg-type]
+
+    def joined(self, other: "RuleDraft") -> "RuleDraft":
+        """The draft of the same rule over the logs of two clusters."""
+        figures = {name: int(self.figures.get(name, 0)) + int(more) for name, more in other.figures.items()}
+        reasons = self.reasons
+        if isinstance(self.reasons, Reasons) and isinstance(other.reasons, Reasons):
+            reasons = Reasons(self.reasons)
+            reasons.add(other.reasons)
+        return replace(self, figures={**self.figures, **figures}, seconds=self.seconds + other.seconds, reasons=reasons)
+
+
 Draft = Callable[[Tally], Verdict]  # a verdict without what the findings say
 Drafts = tuple[list[Draft], Collection[Finding]]
 
@@ -520,45 +553,96 @@ class _Judged:
     found: list[Collection[Finding]] = field(default_factory=list)
 
     def add(self, drafts: Iterable[Draft], found: Collection[Finding]) -> None:
-        """Add verdicts and findings."""
-        self.drafts += drafts
+        """Add verdicts and findings; verdicts of a rule over logs of several clusters become one."""
+        for draft in drafts:
+            known = {own.rule: at for at, own in enumerate(self.drafts) if isinstance(own, RuleDraft)}
+            if isinstance(draft, RuleDraft) and draft.rule in known:
+                at = known[draft.rule]
+                self.drafts[at] = self.drafts[at].joined(draft)  # type: ignore[attr-defined]
+            else:
+                self.drafts.append(draft)
         self.found.append(found)
 
 
-def _of_logs(
-    inputs: Inputs,
-    engine: Engine,
-    check_crc: bool,
-    source: moments.Source,
-    named: Named,
-    judged: _Judged,
-    mixed: Sequence[str],
-) -> tuple[Scanned, moments.Moments]:
-    """Judge by all rules that need no history; return the scan of the logs, and their moments.
+class _Logs(NamedTuple):
+    """The logs of a cluster, judged by all rules that need no history.
 
-    ``mixed`` are the topics that are left out, see :func:`mixed_topics`.
+    Attributes:
+        scanned: the scan of the logs.
+        known: their moments.
+        incomplete: those that lack records, or may.
+        damaged: small files next to them that are not in their format.
+        seconds: wall time of the rules over single logs.
+        drafts: the verdicts of the other rules, with their findings.
+        found: the findings of the rules over single logs.
     """
+
+    scanned: Scanned
+    known: moments.Moments
+    incomplete: Sequence[Incomplete]
+    damaged: Sequence[DamagedFile]
+    seconds: float
+    drafts: Sequence[Drafts]
+    found: Collection[Finding]
+
+
+def _unmixed(parts: Sequence[Inputs], engine: Engine) -> tuple[list[Inputs], list[str]]:
+    """The inputs of each cluster without the topics that :func:`mixed_topics` tells, and these in words.
+
+    Raises:
+        UnusableInput: no other log is left.
+    """
+    read, words = list[Inputs](), list[str]()
+    for part in parts:
+        mixed = mixed_topics(part.logs, asker(engine, part.logs))
+        words += mixed.values()
+        read.append(replace(part, logs=tuple(log for log in part.logs if log.topic not in mixed)))
+    if words and not any(part.logs for part in read):
+        raise UnusableInput(f"{words[0]}: {MIXED.words}")
+    return [part for part in read if part.logs] or read, words
+
+
+def _add_logs(judged: _Judged, logs: Sequence[_Logs], inputs: Inputs, mixed: Sequence[str]) -> None:
+    """Add the verdicts of the logs of all clusters; ``mixed`` are the topics that are left out, in words."""
+    unread = {LINKED: inputs.links, TOO_DEEP: inputs.deeper, MISNAMED: inputs.misnamed, MIXED: mixed}
+    audits, incomplete, damaged = (
+        [*chain(*parts)]
+        for parts in zip(*((each.scanned.audits, each.incomplete, each.damaged) for each in logs), strict=True)
+    )
+    first, *others = logs
+    judged.add(log_verdicts(audits, sum(each.seconds for each in logs), incomplete, unread, damaged), first.found)
+    judged.found += (each.found for each in others)
+    for drafts in chain(*(each.drafts for each in logs)):
+        judged.add(*drafts)
+
+
+def _of_logs(inputs: Inputs, source: moments.Source, engine: Engine, check_crc: bool, named: Named) -> _Logs:
+    """Judge the logs of a cluster by all rules that need no history."""
     started = time.perf_counter()
+    ask = asker(engine, inputs.logs)
+    cut = cut_logs(inputs.logs, source, ask)
     scanned = stages.scan_logs(inputs.logs, engine, source, named, check_crc=check_crc)
     _demand_one_cluster(scanned.audits, source, inputs)
     batches_only = [each.partition or Partition(log=each.log) for each in scanned.audits if not _has_old_formats(each)]
-    incomplete = incomplete_logs(inputs.logs, batches_only, source, asker(engine, inputs.logs))
+    incomplete = incomplete_logs(inputs.logs, batches_only, source, ask)
     incomplete += holes_in(scanned.audits, {each.log for each in incomplete})
-    damaged = damaged_files(inputs.logs, source, asker(engine, inputs.logs))
+    damaged = damaged_files(inputs.logs, source, ask)
     found_in_logs = scanned.findings + list(_unreadable(scanned.audits, incomplete, damaged))
-    unlike = {each.log for each in incomplete} | {audit.log for audit in scanned.audits if audit.is_damaged}
+    unlike = cut | {each.log for each in incomplete} | {audit.log for audit in scanned.audits if audit.is_damaged}
     whole = [each for each in batches_only if each.log not in unlike]
     found_in_logs += list(_behind(behind_others(whole, source)))
     seconds = time.perf_counter() - started
-    drafts, found, known, ended, decided_on = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
+    with_cut = replace(source, cut=cut)
+    drafts, found, known, ended, decided_on = transaction_verdicts(scanned, engine, with_cut, check_crc=check_crc)
     told = {(each.log.topic, each.log.partition) for each in incomplete}
     incomplete += unseen_partitions(decided_on - told, inputs.logs, source)
-    unread = {LINKED: inputs.links, TOO_DEEP: inputs.deeper, MISNAMED: inputs.misnamed, MIXED: mixed}
-    judged.add(log_verdicts(scanned.audits, seconds, incomplete, unread, damaged), found_in_logs)
-    judged.add(drafts, found)
-    judged.add(*offset_verdicts(scanned, engine, known, check_crc=check_crc))
-    judged.add(*beside_verdicts(scanned, engine, ended, one_moment=source.is_still, check_crc=check_crc))
-    return scanned, known
+    others = [
+        (drafts, found),
+        offset_verdicts(scanned, engine, known, check_crc=check_crc),
+        beside_verdicts(scanned, engine, ended, one_moment=source.is_still, check_crc=check_crc),
+        epoch_verdicts(scanned.audits, source, ask),
+    ]
+    return _Logs(scanned, known, incomplete, damaged, seconds, others, found_in_logs)
 
 
 def _demand_one_cluster(audits: Sequence[LogAudit], source: moments.Source, inputs: Inputs) -> None:
@@ -571,7 +655,7 @@ def _demand_one_cluster(audits: Sequence[LogAudit], source: moments.Source, inpu
     if len(found) > 1:
         names = {cluster: inputs.directories.get(log.directory, log.directory) for cluster, log in found.items()}
         places = ", ".join(f"{name} of cluster {cluster}" for cluster, name in names.items())
-        raise UnusableInput(f"transactions of several clusters: {places}; audit each cluster for itself")
+        raise UnusableInput(f"transactions of several clusters: {places}; {commands_for(inputs)}")
 
 
 def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
@@ -776,7 +860,7 @@ _OfRule = tuple[str, Figures, Mapping[Reason, Unjudged] | Reason | None]
 def _drafts(of_rules: Iterable[_OfRule], seconds: float) -> list[Draft]:
     """The verdicts of some rules, by their figures and reasons; the first one has the time of all."""
     return [
-        partial(_verdict, rule, figures, seconds=0.0 if number else seconds, reasons=reasons)
+        RuleDraft(rule=rule, figures=figures, seconds=0.0 if number else seconds, reasons=reasons)
         for number, (rule, figures, reasons) in enumerate(of_rules)
     ]
 
@@ -799,6 +883,27 @@ def beside_verdicts(
         if any(figures.values()):
             of_rules.append((rule, figures, reasons))
     return _drafts(of_rules, seconds), found
+
+
+def epoch_verdicts(
+    audits: Sequence[LogAudit], source: moments.Source, ask: Ask[PartitionLog, Lines | None] = ask_here
+) -> Drafts:
+    """Judge what the files of logs say of their leaders; no verdict if no log with batches has such a file.
+
+    Args:
+        audits: the audits of the logs.
+        source: the evidence in their directories, from before they were read.
+        ask: asks :func:`read_lines` about logs.
+    """
+    started = time.perf_counter()
+    led = [Led(each.log, each.led) for each in audits if each.led and each.partition and each.partition.is_ordered]
+    led = [each for each in led if each.goes_on]
+    result = EpochAudit(source)
+    for each, lines in zip(led, ask(read_lines, [each.log for each in led]), strict=True):
+        if lines is not None:
+            result.judge(each, lines)
+    of_rules: list[_OfRule] = [(LEADER_EPOCHS, result.figures, result.reasons)] if result.figures["logs"] else []
+    return _drafts(of_rules, time.perf_counter() - started), result.findings
 
 
 def offset_verdicts(
@@ -858,7 +963,7 @@ def jepsen_verdicts(inputs: Inputs, engine: Engine) -> Drafts:
         noted = [f"allowed: {finding.in_words()}" for finding in judged.shown if finding.rule == rule]
         figures: Figures = {**judged.figures, "allowed": judged.allowed[rule]}
         told = _shortened(noted, judged.allowed[rule])
-        drafts.append(partial(_verdict, rule, figures, seconds=0.0 if drafts else seconds, noted=told))
+        drafts.append(RuleDraft(rule=rule, figures=figures, seconds=0.0 if drafts else seconds, noted=told))
     return drafts, Found(engine, *kept)
 
 

@@ -26,7 +26,7 @@ UNJUDGED_REASONS = frozenset(  # the codes of all reasons that the rules give
     {
         *("ambiguous", "compacted", "damaged", "first-sequence", "history", "holes", "incomplete", "links"),
         *("logs-missing", "made-again", "misnamed", "missing-partition", "mixed-topics", "no-coordinator-log"),
-        *("other-moment", "too-deep", "unknown-producer"),
+        *("no-epoch", "other-moment", "too-deep", "unknown-producer"),
     }
 )
 EPILOG = """examples:
@@ -49,7 +49,7 @@ rules over __transaction_state: illegal coordinator transition, decision changed
 rules over transactions: torn transaction, hanging transaction, marker without transaction,
   fenced producer committed, marker of an old coordinator, data without transaction
 rules over __consumer_offsets: committed offset went back, committed offset beyond the end
-rules over the files next to a log: aborted index, producer snapshot, replicas differ
+rules over the files next to a log: aborted index, producer snapshot, replicas differ, leader epoch checkpoint
 rules over histories: acknowledged but lost, duplicate value, refused without cause,
   transaction committed without its application, committed record missing
 rules over readers: aborted record delivered, precommitted read, poll skip, non-monotonic poll, inconsistent offsets,
@@ -61,7 +61,8 @@ anomalies of a history of Jepsen's workload for Kafka, as Jepsen defines and nam
   :int-nonmonotonic-poll, :nonmonotonic-send, :int-nonmonotonic-send, :int-send-skip, :G1c, :G1c-process,
   :G1c-realtime, :G0, G1c by order
 
-Transactions are judged by the logs of __transaction_state that are given with them, of the same cluster. A history
+Transactions are judged by the logs of __transaction_state that are given with them, of the same cluster: logs of
+several clusters, by meta.properties, are judged cluster by cluster. With a history they are refused. A history
 alone is judged by its own events; what only a log could show is counted as unknown.
 Values of records are read only if a history is given, which has them too. The files are only read, so the directory of
 a running broker can be audited in place; an unfinished tail of a log is no violation. Compacted topics have holes in

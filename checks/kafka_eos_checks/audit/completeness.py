@@ -31,6 +31,10 @@ their offsets would be compared for nothing. So none of them is judged (:func:`m
 *An older copy.* A replica that ends below the high watermark of another one was out of sync, or its directory is an
 older copy or a backup. Nobody can tell which of them, so it is no violation, and is told (:func:`behind_others`).
 
+*The end, without a checkpoint.* What is left of a later segment shows the same: its indexes, a link in its place, or
+the segment under another name, as a packed one has. No rule then concludes anything from what the log lacks
+(:func:`lacks_end`).
+
 *Offsets in their midst.* A leader gives every offset, refuses batches with another number of records than offsets, and
 retention deletes a log from its beginning. So only the cleaner leaves holes between batches and inside of them, and
 ``cleaner-offset-checkpoint`` has the offset up to which it came in each log. Any other hole is of a segment or a batch
@@ -63,7 +67,7 @@ from kafka_eos_checks.audit.moments import (
     damaged_in,
     read_checkpoint,
 )
-from kafka_eos_checks.audit.places import Ask, ask_here, place, written_bytes_of
+from kafka_eos_checks.audit.places import Ask, ask_here, place, sizes_of, written_bytes_of
 from kafka_eos_checks.audit.rules.beside import offset_in, segment_with
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Reason
 from kafka_eos_checks.audit.rules.transactions import topic_of
@@ -72,6 +76,7 @@ from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog, find_
 
 _NUMBERED = re.compile(r"([0-9]{20})\.(.+)")
 _INDEXES = {"index", "timeindex", "txnindex"}
+LINK = "link"  # instead of a suffix
 ASIDE = {"log.deleted", "log.swap", "log.cleaned"}  # a segment that its broker is deleting or replacing
 
 MAY_LACK = Reason("incomplete", "records may be missing; copy the log again, or give another replica")
@@ -458,6 +463,40 @@ def look_around(log: PartitionLog) -> Around | None:
             lost.append((offset, *shown))
     first = min(lost, key=lambda each: (not each[2], each), default=None)
     return Around(first, min(segments | aside), epochs_begin)
+
+
+def cut_logs(
+    logs: Sequence[PartitionLog], source: Source, ask: Ask[tuple[PartitionLog, bool], bool] = ask_here
+) -> frozenset[PartitionLog]:
+    """The logs that lack their end, see :func:`lacks_end`; in a copy of a running broker an index may be newer."""
+    asked = [(log, source.one_moment or _told(source, log.directory).is_settled) for log in logs]
+    return frozenset(log for log, is_cut in zip(logs, ask(lacks_end, asked), strict=True) if is_cut)
+
+
+def lacks_end(item: tuple[PartitionLog, bool]) -> bool:
+    """Whether something is left of a segment after the last one with batches: an index, a link, or it has another name.
+
+    False if only some segments of a log were given, or its folder is gone. ``item`` has a log, and if indexes count.
+    """
+    log, of_indexes = item
+    try:
+        names = {path.name: path.is_symlink() for path in place(log.folder).iterdir()}
+    except FileNotFoundError:
+        return False
+    by_suffix: dict[str, set[int]] = defaultdict(set)
+    for name, is_link in names.items():
+        if (numbered := _NUMBERED.fullmatch(name)) is not None:
+            offset, suffix = numbered.groups()
+            by_suffix[LINK if is_link and suffix in SUFFIXES else suffix].add(int(offset))
+    segments = set[int]().union(*(by_suffix[suffix] for suffix in SUFFIXES))
+    if not log.segments or len(log.segments) < min(len(segments), 2):
+        return False
+    aside = set[int]().union(*(by_suffix[suffix] for suffix in ASIDE))
+    left = set[int]().union(*(by_suffix[suffix] for suffix in _INDEXES if of_indexes)) - segments - aside
+    renamed = [own for suffix, own in by_suffix.items() if suffix.startswith("log.") and suffix not in ASIDE]
+    last = max(left.union(by_suffix[LINK], *renamed), default=-1)
+    later = [log.file(name) for name in log.segments if offset_in(name) > last]
+    return last > offset_in(log.segments[0]) and not any(sizes_of(later))
 
 
 def _epochs_begin(folder: Path) -> int | None:

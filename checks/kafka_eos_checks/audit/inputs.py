@@ -1,8 +1,9 @@
 """The inputs of an audit: log directories, recordings (packed or not) and histories."""
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -21,11 +22,11 @@ from kafka_eos_checks.audit.events.history_files import SUFFIXES, files_of, is_h
 from kafka_eos_checks.audit.jepsen.operations import HISTORY, is_jepsen
 from kafka_eos_checks.audit.mistaken import seems
 from kafka_eos_checks.audit.moments import LOCK, is_locked
-from kafka_eos_checks.audit.places import is_uri, listed, sizes_of
+from kafka_eos_checks.audit.places import is_uri, listed, place, sizes_of
 from kafka_eos_checks.audit.segments.splits import SUFFIXES as LOG_SUFFIXES
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_directories, logs_in
 from kafka_eos_checks.audit.weights import weight_of
-from kafka_eos_checks.kit.recording import UnsafeArchive, unpacked
+from kafka_eos_checks.kit.recording import UnsafeArchive, as_given, unpacked
 
 SEGMENT_SUFFIX, ARCHIVE_SUFFIX = ".log", ".tar.xz"
 RECORDED = "history.jsonl"
@@ -51,9 +52,11 @@ class Inputs:
         options: what was said of their moments, as the options of a command.
         packed: the archives among them, each with the folder that it was unpacked to.
         brokers: the ids of brokers by log directory, where ``meta.properties`` has them.
+        clusters: the same of clusters, also of directories without logs.
         links: symbolic links in the place of logs and log directories, which are not followed.
         deeper: folders with partitions that lie too deep below the paths that were given, and are not read.
         misnamed: folders with segments, and segments, that are not named as a broker names them, and are not read.
+        cluster: the id of the cluster that they are of, if they are a part of what was given; "" otherwise.
     """
 
     logs: tuple[PartitionLog, ...]
@@ -66,9 +69,11 @@ class Inputs:
     options: tuple[str, ...] = ()
     packed: Mapping[Path, Path] = field(default_factory=dict)
     brokers: Mapping[Path, int] = field(default_factory=dict)
+    clusters: Mapping[Path, str] = field(default_factory=dict)
     links: tuple[str, ...] = ()
     deeper: tuple[str, ...] = ()
     misnamed: tuple[str, ...] = ()
+    cluster: str = ""
 
     @property
     def segment_bytes(self) -> int:
@@ -147,23 +152,70 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
                 raise UnusableInput(f"{path}: {wrong}; give a file *{' or *'.join(SUFFIXES)}")
         there = _directories_in(folders)
         logs = [*logs_in(chain(*there.values())), *segments]
-        _demand_replicas(logs, folders)
         directories = sorted({log.directory for log in logs})
         ids = {directory: broker_id(directory) for directory in directories}
-        yield Inputs(
+        whole = frozenset(each.path for each in chain(*there.values()) if each.is_whole)
+        clusters = {directory: cluster_id(directory) for directory in {*directories, *whole}}
+        inputs = Inputs(
             tuple(logs),
             tuple(found),
             tuple(operations),
             one_moment=bool(recorded) and all(recorded) and not segments,
             directories={folder: _named(folder, folders) for folder in directories},
-            whole=frozenset(each.path for each in chain(*there.values()) if each.is_whole),
+            whole=whole,
             given=tuple(map(str, (*paths, *histories))),
             packed=packed,
             brokers={directory: known for directory, known in ids.items() if known is not None},
+            clusters={directory: known for directory, known in clusters.items() if known is not None},
             links=tuple(links_in(folders, there, {*directories, *(Path(log.folder) for log in logs)})),
             deeper=tuple(deeper_in(folders, there, {log.directory for log in logs})),
             misnamed=tuple(misnamed_in(folders, there)),
         )
+        for part in by_cluster(inputs):
+            _demand_replicas(part, inputs)
+        yield inputs
+
+
+def by_cluster(inputs: Inputs) -> list[Inputs]:
+    """The inputs of each cluster: a producer id, a topic or a group of one has nothing to do with that of another.
+
+    All are one, and may be refused, if there is a history, because nothing tells of which cluster it is, or if the
+    cluster of a log is not known.
+    """
+    ids = inputs.clusters
+    clusters = list(dict.fromkeys(map(ids.get, inputs.directories)))
+    if len(clusters) < 2 or inputs.histories or None in clusters:
+        return [inputs]
+    return [
+        replace(
+            inputs,
+            cluster=cluster or "",
+            logs=tuple(log for log in inputs.logs if ids[log.directory] == cluster),
+            directories={folder: name for folder, name in inputs.directories.items() if ids[folder] == cluster},
+            whole=frozenset(folder for folder in inputs.whole if ids.get(folder) == cluster),
+        )
+        for cluster in clusters
+    ]
+
+
+def commands_for(inputs: Inputs) -> str:
+    """The commands that audit each cluster for itself, in words, with the paths that were given where they can be."""
+    ids = inputs.clusters
+    paths: dict[str, list[str]] = {ids[folder]: [] for folder in inputs.directories if folder in ids}
+    for given in inputs.given:
+        path = place(given)
+        root = inputs.packed.get(path, path).resolve()
+        own = [each for each in inputs.directories if each.is_relative_to(root) or root.is_relative_to(each)]
+        of_one = len(set(map(ids.get, own))) == 1
+        names = {given: ids.get(own[0])} if of_one else {inputs.directories[each]: ids.get(each) for each in own}
+        for name, cluster in names.items() if path not in inputs.histories else ():
+            if cluster is not None:
+                paths[cluster].append(shlex.quote(as_given(name)))
+    lines = [" ".join(["kafka-eos audit", *own]) for own in paths.values()]
+    rest = [name for folder, name in inputs.directories.items() if folder not in ids]
+    if rest:
+        lines.append(f"and {', '.join(rest)} with the one whose cluster it is of, which no meta.properties tells")
+    return "\n  ".join(["audit each cluster for itself, with its own histories and the same options:", *lines])
 
 
 def _directories_in(folders: Mapping[Path, Path]) -> dict[Path, list[LogDirectory]]:
@@ -279,24 +331,29 @@ def _log_of(segment: Path) -> PartitionLog:
     return PartitionLog(broker="", topic=topic, partition=partition, folder=str(folder), segments=(segment.name,))
 
 
-def _demand_replicas(logs: Sequence[PartitionLog], given: Mapping[Path, Path]) -> None:
+def _demand_replicas(part: Inputs, inputs: Inputs) -> None:
     """Refuse logs of one partition unless they may be replicas: of several brokers of one cluster.
 
     Args:
-        logs: all of them.
-        given: folders with log directories, each with the path that was given for it.
+        part: those that are judged together.
+        inputs: all that was given.
     """
-    identities = {folder: (cluster_id(folder), broker_id(folder)) for folder in {log.directory for log in logs}}
+    folders = {log.directory for log in part.logs}
+    identities = {folder: (inputs.clusters.get(folder), inputs.brokers.get(folder)) for folder in folders}
     known: dict[tuple[str, int], list[Path]] = {}
-    for log in logs:
+    for log in part.logs:
         directory = log.directory
         others = known.setdefault((log.topic, log.partition), [])
         for other in others:
             reason = _why_no_replicas(identities[other], identities[directory])
             if reason:
-                places = " and ".join(_named(place, given) for place in (other, directory))
-                partition = f"{log.topic}-{log.partition}"
-                raise UnusableInput(f"{partition} is in {places}, {reason}: no replicas, so audit each for itself")
+                places = " and ".join(part.directories[place] for place in (other, directory))
+                each = (
+                    commands_for(inputs)
+                    if identities[other][0] != identities[directory][0]
+                    else "audit each for itself"
+                )
+                raise UnusableInput(f"{log.topic}-{log.partition} is in {places}, {reason}: no replicas, so {each}")
         others.append(directory)
 
 

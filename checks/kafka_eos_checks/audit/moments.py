@@ -34,7 +34,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf, isinf
 from pathlib import Path
@@ -149,7 +149,7 @@ def read_directory(folder: Path, now_ms: int, *, is_whole: bool = False) -> Dire
         started_ms=-inf if holder is None else _started_ms(holder),
         stopped=(folder / CLEAN_SHUTDOWN).is_file(),
         high_watermarks=read_checkpoint(folder / HIGH_WATERMARKS) or {},
-        checkpoint_ms=_written_ms(folder / HIGH_WATERMARKS),
+        checkpoint_ms=written_ms(folder / HIGH_WATERMARKS),
         recovery_points=read_checkpoint(folder / RECOVERY_POINTS) or {},
         start_offsets=read_checkpoint(folder / START_OFFSETS),
         cluster=cluster_id(folder),
@@ -208,7 +208,7 @@ def _started_ms(process: int) -> float:
     return 1000 * (int(booted.split()[1]) + ticks / os.sysconf("SC_CLK_TCK"))
 
 
-def _written_ms(path: Path) -> float:
+def written_ms(path: Path) -> float:
     """The time of the last write to a file, in milliseconds since the epoch; ``-inf`` without a file."""
     try:
         return path.stat().st_mtime_ns / 1e6
@@ -299,17 +299,25 @@ class Source:
         one_moment: whether all of them are of one moment.
         directories: the evidence of each log directory.
         longest_ms: how long a transaction may take on the cluster (``transaction.max.timeout.ms``).
+        cut: the logs whose last segment is there and is not read, or is known to be missing.
     """
 
     one_moment: bool = True
     directories: Mapping[Path, Directory] = field(default_factory=dict)
     longest_ms: int = LONGEST_MS
+    cut: frozenset[PartitionLog] = frozenset()
 
     @property
     def is_still(self) -> bool:
         """Whether each log is of the same moment as the files next to it: no broker wrote while they were copied."""
         stopped = [directory.stopped for directory in self.directories.values()]
         return self.one_moment or (bool(stopped) and all(stopped))
+
+    def part(self, folders: Set[Path], whole: Set[Path]) -> "Source":
+        """The evidence in the directories of one cluster: those with logs, and those that were given as a whole."""
+        directories = {folder: told for folder, told in self.directories.items() if folder in folders | whole}
+        stopped_alone = _are_stopped_at_once({folder: directories[folder] for folder in folders})
+        return replace(self, one_moment=self.one_moment or stopped_alone, directories=directories)
 
     def are_of_one_cluster(self, one: PartitionLog, other: PartitionLog) -> bool:
         """Whether two logs are of one cluster, as far as their directories tell."""
@@ -325,12 +333,16 @@ class Source:
         return (self.directories.get(log.directory, Directory()).start_offsets or {}).get(_place(log), 0)
 
     def is_short(self, log: PartitionLog, end: int) -> bool:
-        """Whether a log ends below its high watermark: records are missing, or its copy is the older file."""
+        """Whether a log lacks its end: it is cut, or ends below its high watermark and may be the older copy."""
+        if log in self.cut:
+            return True
         mark = self.directories.get(log.directory, Directory()).high_watermarks.get(_place(log))
         return mark is not None and log.end_after(end) < mark
 
     def is_incomplete(self, log: PartitionLog, end: int) -> bool:
-        """Whether a log ends below its high watermark, though it is no older than the checkpoint."""
+        """Whether a log lacks its end, though it is no older than the checkpoint with its high watermark."""
+        if log in self.cut:
+            return True
         told = self.directories.get(log.directory, Directory())
         return (self.one_moment or told.is_settled) and self.is_short(log, end)
 
@@ -346,8 +358,13 @@ def look_at(
     now_ms = time.time_ns() // 1_000_000
     folders = {log.directory for log in logs}
     directories = {each: read_directory(each, now_ms, is_whole=each in whole) for each in folders | whole}
-    stopped_alone = all(directories[each].stopped for each in folders) and _are_of_one_broker(folders)
+    stopped_alone = _are_stopped_at_once({each: directories[each] for each in folders})
     return Source(one_moment=one_moment or stopped_alone, directories=directories, longest_ms=longest_ms)
+
+
+def _are_stopped_at_once(directories: Mapping[Path, Directory]) -> bool:
+    """Whether log directories are all of one broker that was shut down cleanly."""
+    return all(told.stopped for told in directories.values()) and _are_of_one_broker(directories.keys())
 
 
 def _are_of_one_broker(folders: Collection[Path]) -> bool:
@@ -489,7 +506,7 @@ class Moments:
 
     def _written_ms(self, path: Path) -> float:
         if path not in self._written:
-            self._written[path] = _written_ms(path)
+            self._written[path] = written_ms(path)
         return self._written[path]
 
 

@@ -3,6 +3,7 @@
 import os
 import random
 import struct
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ from kafka_eos_checks.audit.rules.log import DUPLICATE, SEQUENCE_MASK, STALE_EPO
 from kafka_eos_checks.audit.rules.rule_book import READABLE
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan
 from kafka_eos_checks.kit.recording import kept_recordings, unpack
+from kafka_eos_checks.kit.verdict import counted
+from kafka_eos_checks.lab.generate.cluster import Cluster
+from kafka_eos_checks.lab.generate.traffic import Workload
 
 
 def log_of(folder: Path, batches: list[Batch], partition: int = 0, **how: Any) -> PartitionLog:
@@ -134,16 +138,50 @@ def broker(folder: Path, cluster: str, node: int, partition: int = 0) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("cluster", "node", "said"),
-    [("other", 2, "of the clusters one and other"), ("one", 1, "both of broker 1")],
-)
-def test_logs_that_are_no_replicas_of_each_other_are_not_compared(
-    tmp_path: Path, cluster: str, node: int, said: str
-) -> None:
-    first, second = broker(tmp_path / "a", "one", 1), broker(tmp_path / "b", cluster, node)
-    with pytest.raises(UnusableInput, match=f"orders-0 is in .*/a and .*/b, {said}.*audit each for itself"):
+def test_logs_of_one_broker_are_no_replicas_of_each_other(tmp_path: Path) -> None:
+    first, second = broker(tmp_path / "a", "one", 1), broker(tmp_path / "b", "one", 1)
+    with pytest.raises(UnusableInput, match=r"orders-0 is in .*/a and .*/b, both of broker 1.*audit each for itself"):
         run([first, second])
+
+
+def test_partitions_of_one_name_in_several_clusters_are_judged_apart_unless_it_is_not_known_of_which_they_are(
+    tmp_path: Path,
+) -> None:
+    first, second = broker(tmp_path / "a", "one", 1), broker(tmp_path / "the b", "other", 1)
+    result = run([first, second])
+    assert "2 clusters, each judged for itself" in result.subject
+    assert [verdict.figures["logs"] for verdict in result.verdicts if verdict.name == "readable"] == [2]
+    commands = f"audit each cluster for itself, .*:\n  kafka-eos audit {first}\n  kafka-eos audit '{second}'"
+    broker(tmp_path / "c", "", 1, partition=1)
+    (tmp_path / "c" / "meta.properties").unlink()
+    commands += f"\n  and {tmp_path / 'c'} with the one whose cluster it is of"
+    with pytest.raises(UnusableInput, match=f"orders-0 .* of the clusters one and other: no replicas, so {commands}"):
+        run([tmp_path])
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+def test_the_verdicts_over_two_clusters_are_those_of_each_together(
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    how: dict[str, Any] = {"engine": engine, "spark": request.getfixturevalue("spark") if engine == "spark" else None}
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for seed, folder in enumerate(folders, 3):
+        workload = Workload(transactions=1500, batches=9000, partitions=6, clients=25, seed=seed)
+        Cluster(workload=workload, value_bytes=8, faults=1, as_tables=seed == 4).write(folder)
+    each, both = [run([folder]) for folder in folders], run(folders, **how)
+    places = [Counter((f.rule, f.topic, f.partition, f.offset, f.kind) for f in result.findings) for result in each]
+    found = Counter((f.rule, f.topic, f.partition, f.offset, f.kind) for f in both.findings)
+    assert found == places[0] + places[1]
+    assert len({verdict.name for verdict in both.verdicts}) == len(both.verdicts) > 15
+    for verdict in both.verdicts:
+        own = [each for result in each for each in result.verdicts if each.name == verdict.name]
+        figures = Counter[str]()
+        for one in own:
+            figures.update({name: int(value) for name, value in one.figures.items()})
+        assert {name: figures[name] for name in verdict.figures} == verdict.figures
+        count = sum(number for (rule, *_), number in found.items() if rule == verdict.name)
+        assert verdict.found == ("0 corrupt regions" if verdict.name == READABLE else counted(count, "finding"))
+        assert (verdict.unknown, verdict.recent) == (sum(one.unknown for one in own), sum(one.recent for one in own))
 
 
 def test_replicas_disks_of_a_broker_and_clusters_without_a_common_partition_are_audited_together(

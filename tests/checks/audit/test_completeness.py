@@ -19,7 +19,7 @@ from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES, RecordBatch, enco
 from kafka_eos.formats.segment import StoredBatch, read_leader_epochs, read_segment
 from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos_checks.audit.audit import COPY_AGAIN, Audit, run
-from kafka_eos_checks.audit.completeness import behind_others, short_logs
+from kafka_eos_checks.audit.completeness import behind_others, lacks_end, short_logs
 from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition
@@ -151,7 +151,9 @@ def test_decisions_behind_the_end_of_a_cut_coordinators_log_are_not_judged(clust
     (broker / CLEAN_SHUTDOWN).unlink()
     copied = of(run([broker]), NO_TRANSACTION)
     assert "incomplete" not in copied.unjudged_for, "it may be the older copy"
-    (broker / HIGH_WATERMARKS).unlink()  # nothing says now that the log is cut
+    (broker / HIGH_WATERMARKS).unlink()
+    for index in (file for segment in rest for file in segment.parent.glob(f"{segment.stem}.*index")):
+        index.unlink()  # nothing says now that the log is cut
     assert NO_TRANSACTION in violated(run([cluster]))
 
 
@@ -917,6 +919,67 @@ def test_a_packed_segment_is_not_judged(cluster: Path) -> None:
     assert told[-2:] == [str(packed), str(only)], "also in a partition without any other segment"
     packed.rename(last.with_name(f"{last.name}.deleted"))
     assert of(run([last.parent], one_moment=True), READABLE).standing is Standing.OK
+
+
+def pack(segment: Path) -> None:
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        segment.with_suffix(suffix).unlink(missing_ok=True)
+    segment.rename(segment.with_name(f"{segment.name}.gz"))
+
+
+def leave_its_index(segment: Path) -> None:
+    segment.unlink()
+
+
+def put_a_link(segment: Path) -> None:
+    segment.unlink()
+    segment.symlink_to("nowhere")
+
+
+def pack_the_one_before_and_empty_the_last(segment: Path) -> None:
+    pack(sorted(segment.parent.glob("*.log"))[-2])
+    segment.write_bytes(b"")
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        segment.with_suffix(suffix).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("lose", "engine"),
+    [
+        *((lose, "local") for lose in (pack, leave_its_index, put_a_link, pack_the_one_before_and_empty_the_last)),
+        pytest.param(pack, "spark", marks=pytest.mark.spark),
+    ],
+)
+@pytest.mark.parametrize(("topic", "rule"), [("generated-0", HANGING), (TOPIC, NO_TRANSACTION)])
+def test_what_the_unread_end_of_a_log_has_counts_against_nobody_without_a_checkpoint_either(
+    lose: Callable[[Path], None],
+    topic: str,
+    rule: str,
+    engine: str,
+    cluster: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    for checkpoint in (HIGH_WATERMARKS, RECOVERY_POINTS):
+        (cluster / "brokers" / "1" / checkpoint).unlink(missing_ok=True)
+    last = segments(cluster, topic if topic != TOPIC else busiest(cluster))[-1]
+    whole = last.read_bytes()
+    last.write_bytes(b"")
+    assert not of(run([cluster], one_moment=True), rule).ok, "without anything that shows that the log had more"
+    last.write_bytes(whole)
+    lose(last)
+    how: dict[str, Any] = {"engine": engine, "spark": request.getfixturevalue("spark") if engine == "spark" else None}
+    result = run([cluster], one_moment=True, oracle=1.0 if engine == "local" else None, **how)
+    assert [finding for finding in result.findings if finding.rule != READABLE] == []
+    assert of(result, rule).unjudged_for["incomplete"] > 0
+    assert of(result, READABLE).standing is not Standing.OK
+    assert engine != "local" or result.verdicts[-1].ok, "the readable rules find the same"
+
+
+def test_one_segment_of_several_is_judged_by_itself(cluster: Path) -> None:
+    first, *_, last = segments(cluster, "generated-0")
+    pack(last)
+    assert not lacks_end((run([first]).logs[0].log, True))
+    assert lacks_end((run([first.parent]).logs[0].log, False))
 
 
 # --- topics of one name -----------------------------------------------------------------------------------------------

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos.formats.log_directory import PARTITION_METADATA
+from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import Audit, run
-from kafka_eos_checks.audit.findings import Kind
+from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.moments import GRACE_MS, LAG_MS, SKEW_MS
+from kafka_eos_checks.audit.rules.epochs import LEADER_EPOCHS
 from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
 from kafka_eos_checks.brokers.brokers import HOST, Broker, Cluster, ask
 from kafka_eos_checks.brokers.jars import have_jars
@@ -205,3 +206,62 @@ def test_a_log_that_was_emptied_and_filled_again_begins_with_a_later_leader(
         longest_ms = -GRACE_MS  # of transactions that take no time the second has begun after the topic was there
         rules = [each.rule for each in run([broker.data], longest_ms=longest_ms).findings]
         assert rules.count(TORN) == 1
+
+
+def ends_of_leaders(broker: Broker, epochs: range) -> list[tuple[int, int]]:
+    """What a leader answers about each epoch: the last one up to it, and where its log ends."""
+    found = []
+    for epoch in epochs:
+        asked = {"Partition": 0, "CurrentLeaderEpoch": -1, "LeaderEpoch": epoch}
+        request = {"ReplicaId": -1, "Topics": [{"Topic": TOPICS[0], "Partitions": [asked]}]}
+        [row] = ask(broker.port, "OffsetForLeaderEpoch", 3, request)["Topics"][0]["Partitions"]
+        found.append((row["LeaderEpoch"], row["EndOffset"]))
+    return found
+
+
+def test_a_broker_believes_a_wrong_line_of_leader_epochs_until_it_has_neither_the_file_nor_indexes(
+    tmp_path: Path,
+) -> None:
+    with Cluster(tmp_path / "cluster") as cluster:
+        cluster.create_topic(TOPICS[0], 1)
+        broker = cluster[1]
+        file = broker.data / f"{TOPICS[0]}-0" / LEADER_EPOCH_CHECKPOINT
+
+        def restart() -> None:
+            broker.start()
+            cluster.wait_ready()
+            cluster.wait_leader(TOPICS[0], 0, other_than=-1)
+
+        def found() -> tuple[str, list[Finding]]:
+            """The verdict on the stopped broker, with its findings."""
+            broker.stop()
+            result = run([broker.data])
+            [verdict] = [each for each in result.verdicts if each.name == LEADER_EPOCHS]
+            return verdict.standing, [each for each in result.findings if each.rule == LEADER_EPOCHS]
+
+        for _ in range(3):
+            sender = kafka.Producer({"bootstrap.servers": f"{HOST}:{broker.port}", "log_level": 0})
+            for _ in range(20):
+                sender.produce(TOPICS[0], "v", partition=0)
+            assert sender.flush(SECONDS) == 0
+            assert found() == ("ok", [])
+            restart()
+        known = range(int(file.read_text().splitlines()[-1].split()[0]))
+        right = ends_of_leaders(broker, known)
+        broker.stop()
+        version, count, first, _, *rest = file.read_text().splitlines()
+        file.write_text("\n".join([version, str(int(count) - 1), first, *rest, ""]))
+        restart()
+        wrong = ends_of_leaders(broker, known)
+        assert wrong != right, "followers are told another end of the first leader's log"
+        standing, [finding] = found()
+        assert (standing, finding.offset) == ("FAIL", right[0][1])
+        file.unlink()
+        restart()
+        assert found()[0] == "not judged", "the broker has not read its batches"
+        file.unlink()
+        for index in file.parent.glob("*.index"):
+            index.unlink()
+        restart()
+        assert ends_of_leaders(broker, known) == right
+        assert found() == ("ok", [])

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import astuple, replace
+from itertools import chain
 from math import ceil
 from pathlib import Path
 
@@ -188,7 +189,7 @@ def judge(
     seed: int = 0,
     *,
     findings: Iterable[Finding] | None = None,
-    source: Source = ONE_MOMENT,
+    clusters: Sequence[tuple[Sequence[PartitionLog], Source]] | None = None,
     histories: Join | None = None,
 ) -> Verdict:
     """Compare the findings of the readable rules with those of the audit.
@@ -199,7 +200,7 @@ def judge(
             is judged as a whole or not at all.
         seed: the seed that chooses them.
         findings: the findings of the rules over transactions and histories; None if these were not judged.
-        source: what is known of the moments of the logs.
+        clusters: the logs of each cluster, and what is known of their moments; None for one cluster and moment.
         histories: the result of the readable rules over histories, if any is given.
     """
     started = time.perf_counter()
@@ -224,7 +225,8 @@ def judge(
         differences += [f"histories: only the readable rules: {row}" for row in (slow - quick).elements()]
         differences += [f"histories: only the audit: {row}" for row in (quick - slow).elements()]
     if findings is not None and len(own) == len(audits):
-        slow = transaction_rows(readable_transactions([audit.log for audit in audits], source).findings)
+        together = [([audit.log for audit in audits], ONE_MOMENT)] if clusters is None else clusters
+        slow = transaction_rows(chain(*(readable_transactions(*each).findings for each in together)))
         quick = transaction_rows(findings)
         rows += slow.total()
         differences += [f"transactions: only the readable rules: {row}" for row in (slow - quick).elements()]

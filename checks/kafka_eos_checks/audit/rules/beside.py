@@ -1,5 +1,7 @@
 """The rules over the files next to a log: its indexes of aborted transactions, its producer snapshots, its replicas.
 
+The rule over its leader epochs is in :mod:`kafka_eos_checks.audit.rules.epochs`.
+
 A broker tells readers from the index which transactions are aborted. After a restart it takes the producers' state from
 the last snapshot. So an error in either changes what is read or accepted although every batch is right. Both follow
 from the batches, and the rules compare them with the batches.
@@ -53,6 +55,7 @@ from kafka_eos.formats.segment import (
 )
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.places import bytes_of, place
+from kafka_eos_checks.audit.rules.epochs import LEADER_EPOCHS
 from kafka_eos_checks.audit.rules.log import Subject
 from kafka_eos_checks.audit.rules.transactions import RECENT, PartitionTransactions, read_transactions
 from kafka_eos_checks.audit.segments.contents import Figures
@@ -70,7 +73,7 @@ from kafka_eos_checks.audit.segments.reading import read_headers
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 ABORTED_INDEX, SNAPSHOT, REPLICAS = "aborted index", "producer snapshot", "replicas differ"
-BESIDE_RULES = (ABORTED_INDEX, SNAPSHOT, REPLICAS)
+BESIDE_RULES = (ABORTED_INDEX, SNAPSHOT, REPLICAS, LEADER_EPOCHS)
 NO_HOLE = -1  # instead of an offset
 
 LAST = np.dtype(

@@ -17,6 +17,7 @@ from kafka_eos_checks.audit.rules import (
     beside,
     coordinator,
     decided,
+    epochs,
     histories,
     offsets,
     readers,
@@ -244,7 +245,8 @@ _RULES: Mapping[str, Rule] = {
             Case(
                 DAMAGED_FILE,
                 f"{_COMPARE} is: let other replicas lead, stop {{broker}}, move the file away, and start it, which "
-                "writes it anew",
+                "writes it anew; with leader-epoch-checkpoint, move *.index of its folder away, too, or its lines of "
+                "earlier leaders are gone",
                 _WITHOUT_FILE,
             ),
         ),
@@ -503,6 +505,35 @@ _RULES: Mapping[str, Rule] = {
             "other-moment",
             "another replica has a batch of another leader there: one is the older copy, or its broker was down and "
             "has to truncate it, or an unclean election has lost its records; compare both with what clients sent",
+        ),
+    ),
+    epochs.LEADER_EPOCHS: Rule(
+        subject="logs",
+        noun="logs with leader-epoch-checkpoint",
+        means="The broker has a wrong offset for the end of an earlier leader's log. Where it leads, followers that "
+        "come back cut their logs there: they may keep records that it does not have, or drop others. Where it "
+        "follows, it asks about a wrong epoch. Consumers may not notice that records which they have read are gone.",
+        ends="no; the broker reads the file when it starts, and writes its lines again",
+        then="compare {file} with the broker's own file and with those of other replicas; a copy may be of another "
+        "moment. If the broker's is wrong: let other replicas lead, stop {broker}, remove {file} and *.index in its "
+        "{topic}-{partition}, and start it, which writes both anew from the batches. It does not read these while "
+        "*.index is there. Not where the rule `readable` has found a corrupt region: there the broker would cut the "
+        "segment at its first damaged batch",
+        decide="whether the replicas of {topic}-{partition} have the same records: audit their directories together",
+        restart="{broker} as the next line says",
+        by_hand="segments that were restored from a backup or from another replica without the file, or the file "
+        "without them",
+        unjudged="audit again when the broker is stopped, or in place while nothing is written to {topic}-{partition}; "
+        "what then still disagrees is wrong",
+        urgency=Urgency.BOOKKEEPING,
+        cases=(
+            Case(
+                epochs.BEGINS_AT,
+                "nothing, if {file} was removed once, or if records of {topic}-{partition} were deleted up to there "
+                "shortly before its broker ended. To have all lines again: let other replicas lead, stop {broker}, "
+                "remove {file} and *.index in its {topic}-{partition}, and start it",
+                "",
+            ),
         ),
     ),
     histories.LOST: Rule(

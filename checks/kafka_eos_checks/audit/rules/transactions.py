@@ -184,7 +184,8 @@ OTHER_MOMENT = Reason(
 )
 INCOMPLETE = Reason(
     "incomplete",
-    "a log that they depend on ends below its high watermark: copy it to its end, or give another replica",
+    "a log that they depend on lacks its end: it ends below its high watermark, or its last segment is missing, packed "
+    "or a link; copy it to its end, or give another replica",
 )
 
 
@@ -1055,7 +1056,7 @@ def fate_of(
     older_partition = known.last_ms + SKEW_MS > moments.recent_after(partition)
     for each in (log, partition):
         if moments.source.is_incomplete(each.log, each.end):
-            return Fate(Kind.NOT_JUDGED, f"{who}, but {each.log} ends below its high watermark", INCOMPLETE)
+            return Fate(Kind.NOT_JUDGED, f"{who}, but {each.log} lacks its end", INCOMPLETE)
     old = moments.last_ms - opened.timestamp > moments.source.longest_ms + GRACE_MS
     copies = f"{who}, but this log and {log.log} may be of different moments"
     if (older_log or older_partition) and not old:

@@ -40,6 +40,7 @@ from kafka_eos.formats.transaction_log import (
 )
 from kafka_eos.server.cluster import java_hash
 from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS, START_OFFSETS
+from kafka_eos_checks.audit.rules.log import LEADER_BACK, ORDER
 from kafka_eos_checks.audit.rules.transactions import TORN
 from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.lab.generate.batches import (
@@ -375,7 +376,9 @@ class Cluster:
         elif self.faults:
             second = folder / BROKERS / "2"
             replica = second if self.brokers > 1 else None
-            planted += spoil_files(topic, commits, replica, self.faults, self.workload.seed)
+            back = {(row["topic"], row["partition"]) for row in planted if row["rule"] in {LEADER_BACK, ORDER}}
+            led = [*state_logs, *(log for log in topic if _place(log) not in back)]
+            planted += spoil_files(topic, commits, led, replica, self.faults, self.workload.seed)
         return Made(
             batches=sum(log.batches - log.markers for log in (*topic, *inputs)),
             markers=sum(log.markers for log in logs),

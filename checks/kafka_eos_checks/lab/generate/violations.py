@@ -26,6 +26,7 @@ committed offset beyond the end      an offset one past the end of a partition, 
 aborted index                        an index entry whose last stable offset is too high
 producer snapshot                    a snapshot entry whose timestamp is too high
 replicas differ                      another value, with its CRC, on the second broker
+leader epoch checkpoint              a last line whose epoch is too high, next to a log whose epochs do not go back
 ==================================== ================================================================================
 """
 
@@ -41,6 +42,7 @@ from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
 from kafka_eos.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue
+from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT
 from kafka_eos.formats.record_batch import (
     CHECKED_FROM,
     HEADER_BYTES,
@@ -53,6 +55,7 @@ from kafka_eos.formats.transaction_log import TransactionState
 from kafka_eos_checks.audit.moments import SKEW_MS
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, SNAPSHOT
 from kafka_eos_checks.audit.rules.coordinator import DECISION_CHANGED, ILLEGAL_TRANSITION
+from kafka_eos_checks.audit.rules.epochs import LEADER_EPOCHS
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LEADER_BACK, ORDER, OUTSIDE, STALE_EPOCH
 from kafka_eos_checks.audit.rules.offsets import BEYOND, WENT_BACK
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_BIT, OLD_COORDINATOR, TORN
@@ -396,13 +399,19 @@ class Violations:
 
 
 def spoil_files(
-    logs: Sequence[LogFiles], commits: Sequence[LogFiles], replica: Path | None, faults: int, seed: int
+    logs: Sequence[LogFiles],
+    commits: Sequence[LogFiles],
+    others: Sequence[LogFiles],
+    replica: Path | None,
+    faults: int,
+    seed: int,
 ) -> Iterator[Row]:
-    """Plant violations in indexes and snapshots of a topic's logs, in groups' logs, and in logs on another broker.
+    """Plant violations in files next to a topic's logs and to groups' logs, in these, and in logs on another broker.
 
     Args:
         logs: the partitions' logs, complete.
         commits: the logs of ``__consumer_offsets``, complete.
+        others: other logs whose leader epochs do not go back, complete.
         replica: the folder of the other broker's logs; None without one.
         faults: violations of each rule, each in a file of its own.
         seed: decides which files are changed.
@@ -434,6 +443,13 @@ def spoil_files(
         _commit_ahead(log, ends[log.folder], ended, f"ahead-{number}")
         yield row_of(BEYOND, topic, int(partition), ends[log.folder])
         ends[log.folder] += 1
+    led = [*written, *(log for log in others if log.segments)]
+    if len(led) < faults:
+        raise ValueError(f"room for {len(led)} of {LEADER_EPOCHS}, not for {faults}; give more --partitions")
+    for number in rng.permutation(len(led))[:faults].tolist():
+        folder = led[number].folder
+        topic, _, partition = folder.name.rpartition("-")
+        yield row_of(LEADER_EPOCHS, topic, int(partition), _spoil_epochs(folder / LEADER_EPOCH_CHECKPOINT))
 
 
 def _commit_ahead(log: LogFiles, end: int, ended: LogFiles, group: str) -> None:
@@ -470,6 +486,13 @@ def _spoil_snapshot(path: Path, rng: np.random.Generator) -> int:
     checked = data[6:10] + entries.tobytes()
     path.write_bytes(data[:2] + crc32c(checked).to_bytes(4, "big") + checked)
     return int(path.stem)
+
+
+def _spoil_epochs(path: Path) -> int:
+    *lines, last = path.read_text(encoding="ascii").splitlines()
+    epoch, first = map(int, last.split())
+    path.write_text("\n".join([*lines, f"{epoch + 1} {first}", ""]), encoding="ascii")
+    return first
 
 
 def _spoil_replica(path: Path, rng: np.random.Generator) -> int:

@@ -3,6 +3,7 @@
 import math
 import os
 import random
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,6 +30,7 @@ from kafka_eos.formats.transaction_log import (
     TransactionLogValue,
     TransactionState,
 )
+from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.findings import Finding, Kind
@@ -1132,9 +1134,9 @@ def test_a_producer_id_is_of_its_own_cluster(tmp_path: Path, clusters: str, coun
 
 
 @pytest.mark.parametrize("second", ["coordinator", "partition"])
-@pytest.mark.parametrize(("clusters", "refused"), [("AB", True), ("AA", False), ("A.", False)])
-def test_transactions_of_several_clusters_are_refused(
-    tmp_path: Path, second: str, clusters: str, *, refused: bool
+@pytest.mark.parametrize(("clusters", "apart"), [("AB", True), ("AA", False), ("A.", False)])
+def test_transactions_of_several_clusters_have_nothing_to_do_with_each_other(
+    tmp_path: Path, second: str, clusters: str, *, apart: bool
 ) -> None:
     """Producer id 0 of both has committed in one and aborted in the other: a torn transaction, if they were one."""
     partition(tmp_path / "1", 0, ("data", 0), (COMMIT, 1))
@@ -1146,12 +1148,22 @@ def test_transactions_of_several_clusters_are_refused(
     for broker, cluster in zip("12", clusters, strict=True):
         if cluster != ".":
             (tmp_path / broker / "meta.properties").write_text(f"cluster.id={cluster}\n")
-    if refused:
-        said = "transactions of several clusters: .*/1 of cluster A, .*/2 of cluster B; audit each cluster for itself"
-        with pytest.raises(UnusableInput, match=said):
-            run([tmp_path / "1", tmp_path / "2"], one_moment=True)
-    else:
-        assert run([tmp_path / "1", tmp_path / "2"], one_moment=True).findings
+    brokers = [tmp_path / "1", tmp_path / "2"]
+    for oracle in (None, 1.0):
+        result = run(brokers, one_moment=True, oracle=oracle)
+        assert bool({finding.rule for finding in result.findings} & {TORN, NO_TRANSACTION}) != apart
+        assert oracle is None or result.verdicts[-1].ok
+    if apart:  # a history does not tell of which cluster it is
+        said = (
+            f"transactions of several clusters: {brokers[0]} of cluster A, {brokers[1]} of cluster B; audit each "
+            f"cluster for itself, with its own histories and the same options:\n  kafka-eos audit {brokers[0]}\n"
+            f"  kafka-eos audit {brokers[1]}"
+        )
+        write_history(
+            tmp_path / "history.jsonl", [Event(run="r", order=0, process="broker-1", action="Crash", phase="ok")]
+        )
+        with pytest.raises(UnusableInput, match=f"^{re.escape(said)}$"):
+            run(brokers, histories=[tmp_path / "history.jsonl"], one_moment=True)
 
 
 class Backwards(LocalEngine):

@@ -44,6 +44,7 @@ RULES = {  # what is judged of a cluster of one broker
         BEYOND,
         "aborted index",
         "producer snapshot",
+        "leader epoch checkpoint",
     ),
 }
 

@@ -215,7 +215,7 @@ def test_a_cluster_without_its_coordinators_log_fails_and_names_what_hangs_and_t
     archive = recordings_folder() / "broken" / "lost-coordinator.tar.xz"
     assert cli.main(["audit", str(archive), "--html", str(tmp_path / "audit.html")]) == 3
     said = capsys.readouterr().out
-    assert "4 of 17 verdicts not judged, 13 as expected" in said
+    assert "4 of 18 verdicts not judged, 14 as expected" in said
     unjudged = "hanging transaction (not judged): lost-coordinator-0/00000000000000000000.log byte 4766 offset 72 "
     assert unjudged in said
     assert "for 8.49 s; readers of committed data get none of the 14 offsets from 72 to 85" in said

@@ -8,6 +8,7 @@ from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.logs.runs import Runs
 from kafka_eos_checks.audit.kernels.logs.summary import READ_FIRST, Combine, Summary, chunks_of, reread_from, summarise
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition, PartitionFold
+from kafka_eos_checks.audit.rules.epochs import LeaderRun, joined
 from kafka_eos_checks.audit.rules.transactions import hides_batches
 from kafka_eos_checks.audit.segments.headers import Block, Headers, read_index
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
@@ -33,6 +34,7 @@ class LogAudit:
             if there are none.
         chunks: chunks that were summarised.
         reruns: chunks that the readable rule had to read again.
+        led: the runs of its leaders, in log order.
         partition: the facts of the whole log that the rules over transactions need.
     """
 
@@ -49,6 +51,7 @@ class LogAudit:
     hole: tuple[int, int] | None = None
     chunks: int = 0
     reruns: int = 0
+    led: tuple[LeaderRun, ...] = ()
     partition: Partition | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -90,6 +93,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
     batches = records = markers = transactional = chunks = 0
     whole = PartitionFold(log, [split.segment for split in splits])
     missing: list[tuple[int, int]] = []
+    led: list[LeaderRun] = []
     damaged_end = False
     for chunk in summaries:
         combine.add(chunk)
@@ -107,6 +111,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
                 hole_starts=chunk.hole_starts,
             )
         missing += filter(None, [chunk.thinned])
+        led += chunk.led
         damaged_end = chunk.damaged_end or (damaged_end and not chunk.batches)
         damage += [(splits[chunk.split].segment, d) for d in chunk.damage]
         undecoded += [(splits[chunk.split].segment, d) for d in chunk.undecoded]
@@ -129,6 +134,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
         hole=max(filter(None, [combine.hole, *missing]), key=lambda hole: hole[1], default=None),
         chunks=chunks,
         reruns=combine.reruns,
+        led=tuple(joined(led)),
         partition=replace(
             whole.partition(), damaged=any(hides_batches(region) for _, region in damage), damaged_end=damaged_end
         ),

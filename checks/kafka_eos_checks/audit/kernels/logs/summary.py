@@ -21,6 +21,7 @@ from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.logs.runs import Columns, Runs, columns_of, runs_of
 from kafka_eos_checks.audit.kernels.logs.transactions import NOT_TRANSACTIONAL, Transactional, steps_of
+from kafka_eos_checks.audit.rules.epochs import LeaderRun
 from kafka_eos_checks.audit.rules.log import (
     ANYWHERE,
     CLOSED,
@@ -112,6 +113,7 @@ class Summary:
         transactions: the steps of transactions, and the chunk's times.
         hole: the last hole inside it, as :attr:`rules.log.Log.hole`.
         leaders: the first and the last leader epoch of its batches, -1 for none; None if one goes back inside.
+        led: the runs of its leaders, in log order; of batches whose offsets go backwards they say nothing.
         hole_starts: the first missing offset of the last hole inside it below each snapshot of its log, if it has any.
         thinned: the last batch with fewer records than offsets: its first offset, and the one after its last.
     """
@@ -134,6 +136,7 @@ class Summary:
     transactions: Transactional = NOT_TRANSACTIONAL
     hole: tuple[int, int] | None = None
     leaders: tuple[int, int] | None = (-1, -1)
+    led: tuple[LeaderRun, ...] = ()
     hole_starts: tuple[int, ...] = ()
     thinned: tuple[int, int] | None = None
 
@@ -207,7 +210,8 @@ def summarise(
         transactional=int(np.count_nonzero(is_set(headers, TRANSACTIONAL_MASK))),
         transactions=steps_of(headers, marks, split.log.topic, columns, runs, high_watermark=high_watermark),
         hole=last_hole(columns, runs),
-        leaders=leaders_of(columns),
+        leaders=(leaders := leaders_of(columns)),
+        led=leader_runs(columns, leaders),
         hole_starts=hole_starts(columns, runs, offsets),
         thinned=last_thinned(headers),
     )
@@ -222,6 +226,21 @@ def leaders_of(columns: Columns) -> tuple[int, int] | None:
     if not len(epochs):
         return -1, -1
     return None if (epochs[1:] < epochs[:-1]).any() else (int(epochs[0]), int(epochs[-1]))
+
+
+def leader_runs(columns: Columns, leaders: tuple[int, int] | None) -> tuple[LeaderRun, ...]:
+    """The runs of the leaders of batches, of which :func:`leaders_of` has told ``leaders``."""
+    epochs = columns.leader_epoch
+    if leaders == (-1, -1):
+        return ()
+    if leaders is not None and leaders[0] == leaders[1] and epochs[0] >= 0 <= epochs[-1]:
+        return (LeaderRun(leaders[0], int(columns.base_offset[0]), int(columns.last_offset[-1])),)
+    rows = np.flatnonzero(epochs >= 0)
+    epochs = epochs[rows]
+    begin = np.flatnonzero(np.append(True, epochs[1:] != epochs[:-1]))
+    first, last = rows[begin], rows[np.append(begin[1:], len(rows)) - 1]
+    own = (epochs[begin], columns.base_offset[first], columns.last_offset[last])
+    return tuple(map(LeaderRun, *(each.tolist() for each in own)))
 
 
 def last_hole(columns: Columns, runs: Runs) -> tuple[int, int] | None:
