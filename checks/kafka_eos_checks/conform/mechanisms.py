@@ -381,6 +381,7 @@ class Mechanism:
         group_protocol: the group's.
         has_topic: each scenario needs a topic of one partition, so that its members are assigned nothing else.
         needs: the API without which no scenario can be played, "" for none.
+        has_second: whatever is done to the partition is done to another one too, which has the same fate.
     """
 
     name: str
@@ -395,6 +396,7 @@ class Mechanism:
     group_protocol: str = CLASSIC
     has_topic: bool = False
     needs: str = ""
+    has_second: bool = False
 
     @property
     def alone(self) -> bool:
@@ -735,7 +737,7 @@ def _seen_by_readers(state: Visible, request: Request, ends: bool) -> str:  # no
 
 READING = Mechanism(
     name="reading",
-    title="two transactions in one partition: last stable offset, aborted transactions, what readers are given",
+    title="two transactions in the same partitions: last stable offset, aborted transactions, what readers are given",
     kips="KIP-98",
     transactional_ids=("A", "B"),
     sends=(
@@ -764,6 +766,7 @@ READING = Mechanism(
     place=_place_of_readers,
     seen=_seen_by_readers,
     with_offset=False,
+    has_second=True,
 )
 
 

@@ -13,7 +13,7 @@ from kafka_eos_checks.conform.mechanisms import Request, asked
 from kafka_eos_checks.conform.observation import OFFSET
 from kafka_eos_checks.conform.quotient import Edge, Quotient, Step, edge_of, step_of
 from kafka_eos_checks.conform.stage import Reply, Stage, error_name
-from kafka_eos_checks.conform.visible import Answer, Visible
+from kafka_eos_checks.conform.visible import Answer, Outcome, Visible
 from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported, wait
 
 LONGEST_SCENARIO = 60
@@ -21,6 +21,11 @@ LONGEST_SCENARIO = 60
 
 ANSWER = "answer"
 """The name of a difference that is no field that was read back."""
+
+IN_SECOND = " in the second partition"
+"""The end of the names of what differs in the second partition of a scenario."""
+OF_PARTITIONS = {"AddPartitionsToTxn", "Produce"}
+"""The requests that a scenario with two partitions makes about each of them."""
 
 BUSY = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS}
 """Codes that say "not yet": the request is repeated for as long as a broker needs for what it does by itself."""
@@ -168,7 +173,8 @@ class Play:
         compares = read_back and (step.is_settle or self.state.is_settled)
         if step.is_settle:
             [(_, after)] = step.outcomes
-            self.stage.settle(sorted(after.coordinators), after.data.end)
+            for stage in filter(None, (self.stage, self.stage.second)):
+                stage.settle(sorted(after.coordinators), after.data.end)
             self.requests.append(step.asked.request)
             self.transcript.append(Exchange(label="markers are written, the transaction is closed", api="", name="A"))
         else:
@@ -178,31 +184,38 @@ class Play:
             self.compare_state()
 
     def _asked(self, step: Step) -> Visible:
-        given, answers = step.asked, [answer for answer, _ in step.outcomes]
         self.known = ""
-        identity = next((answer.identity for answer in answers if answer.error is ErrorCode.NONE), None)
-        deadline, attempt = time.monotonic() + self.patience, 0
-        self.counts.requests += 1
-        while True:
-            reply = self.stage.ask(given, identity)
-            outcome = next((each for each in step.outcomes if agrees(reply, each[0])), None)
-            if outcome is not None or reply.error not in BUSY or time.monotonic() > deadline:
-                break
-            self.counts.retries += 1
-            wait(attempt)
-            attempt += 1
-        self.transcript.append(self._exchange(step, answers, reply))
-        self.requests.append(given.request)
+        reply, outcome = self._answered(self.stage, step, step.outcomes)
+        self.transcript.append(self._exchange(step, step.outcomes, reply))
+        self.requests.append(step.asked.request)
         if outcome is None:
-            allowed = " or ".join(shown_answer(answer) for answer in answers if not answer.known)
-            raise Diverged([Difference(what=ANSWER, allowed=allowed, observed=shown_reply(reply))], answer=True)
+            raise Diverged([_wrong(step.outcomes, reply)], answer=True)
+        if self.stage.second is not None and step.asked.request.api in OF_PARTITIONS:
+            reply, again = self._answered(self.stage.second, step, [outcome])
+            if again is None:
+                self.transcript.append(self._exchange(step, [outcome], reply, IN_SECOND))
+                raise Diverged([_wrong([outcome], reply, IN_SECOND)], answer=True)
         self.known = outcome[0].known
         return outcome[1]
 
-    def _exchange(self, step: Step, answers: Sequence[Answer], reply: Reply) -> Exchange:
-        given = step.asked
+    def _answered(self, stage: Stage, step: Step, outcomes: Sequence[Outcome]) -> tuple[Reply, Outcome | None]:
+        """The answer of a broker that is not busy any more, and the outcome that it agrees with."""
+        identity = next((answer.identity for answer, _ in step.outcomes if answer.error is ErrorCode.NONE), None)
+        deadline, attempt = time.monotonic() + self.patience, 0
+        self.counts.requests += 1
+        while True:
+            reply = stage.ask(step.asked, identity)
+            outcome = next((each for each in outcomes if agrees(reply, each[0])), None)
+            if outcome is not None or reply.error not in BUSY or time.monotonic() > deadline:
+                return reply, outcome
+            self.counts.retries += 1
+            wait(attempt)
+            attempt += 1
+
+    def _exchange(self, step: Step, outcomes: Sequence[Outcome], reply: Reply, where: str = "") -> Exchange:
+        given, answers = step.asked, [answer for answer, _ in outcomes]
         return Exchange(
-            label=given.request.label(self.quotient.mechanism.alone),
+            label=given.request.label(self.quotient.mechanism.alone) + where,
             api=given.request.api,
             name=given.request.name,
             allowed=tuple(shown_answer(answer) for answer in answers if not answer.known),
@@ -221,6 +234,10 @@ class Play:
         """
         allowed = observation.expected(self.state, with_offset=self.quotient.mechanism.with_offset)
         found, missing = self.stage.observe(self.state, with_offset=OFFSET in allowed)
+        if self.stage.second is not None:
+            also, _ = self.stage.second.observe_partition()
+            for name in [name for name, said in also.items() if said != found.get(name)]:
+                found[f"{name}{IN_SECOND}"], allowed[f"{name}{IN_SECOND}"] = also[name], allowed[name]
         self.counts.observations += bool(found)
         self.counts.unread.update(missing.values())
         differences = [
@@ -231,6 +248,12 @@ class Play:
         if differences:
             self.tolerated.update(each.what for each in differences)
             raise Diverged(differences, answer=False)
+
+
+def _wrong(outcomes: Sequence[Outcome], reply: Reply, where: str = "") -> Difference:
+    """The difference of an answer that none of the outcomes has."""
+    allowed = " or ".join(shown_answer(answer) for answer, _ in outcomes if not answer.known)
+    return Difference(what=f"{ANSWER}{where}", allowed=allowed, observed=shown_reply(reply))
 
 
 def agrees(reply: Reply, answer: Answer) -> bool:

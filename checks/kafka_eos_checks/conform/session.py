@@ -217,7 +217,9 @@ def repeat(session: Session, edge: Edge) -> Result:
 
 def _runner(session: Session, quotient: Quotient, territory: Territory, counts: Counts) -> Runner:
     """The runner of a graph."""
-    new_stage = partial(territory.stage, has_topic=quotient.mechanism.has_topic)
+    new_stage = partial(
+        territory.stage, has_topic=quotient.mechanism.has_topic, has_second=quotient.mechanism.has_second
+    )
     if not isinstance(quotient, Interrupted):
         return Runner(quotient, new_stage, counts=counts)
     return Interrupting(

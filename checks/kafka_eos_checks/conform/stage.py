@@ -84,6 +84,7 @@ BATCHES_OF_SEGMENT = 4
 A broker looks a producer, an aborted transaction or a timestamp up in the segment that has it, which may be another one
 than that of the reader or of the marker.
 """
+FIRST_DATA, SECOND_DATA = f"{DATA} of the first partition only", f"{DATA} of the second partition only"
 LATEST = -1
 """The timestamp that asks for the last stable offset."""
 FIRST_TO_VERIFY, NEWEST_TO_VERIFY = 4, 5
@@ -222,6 +223,7 @@ class Stage:
         session_ms: the session timeout of its members.
         salts: the ends of the names of transactional.ids, which decide where their coordinators are.
         consumers: the members of a group of KIP-848 that have joined.
+        second: the same place with another partition, which takes part in the same transactions; None: there is none.
         has_group: the group was used.
         sent: by the broker's producer id, epoch and sequence, the records of the batches that were sent.
     """
@@ -241,6 +243,7 @@ class Stage:
     salts: dict[str, str] = field(default_factory=dict)
     consumers: set[str] = field(default_factory=set)
     sent: dict[tuple[int, int, int], set[Records]] = field(default_factory=lambda: defaultdict(set))
+    second: "Stage | None" = None
     _has_epochs: bool = False
     _initialized: int = 0
     _written: int = 0
@@ -608,21 +611,11 @@ class Stage:
         """The broker's values of the machines' fields, and why some are missing."""
         found: dict[str, str] = {}
         missing: dict[str, str] = {}
-
-        def read(names: Sequence[str], ask: Callable[[], Sequence[str]]) -> None:
-            try:
-                found.update(zip(names, self._when_there(ask), strict=True))
-            except Unsupported as error:
-                missing.update(dict.fromkeys(names, str(error)))
-
+        read = partial(self._read, found, missing)
         for name in sorted(state.coordinators):
             read([observation.coordinator_field(name)], lambda name=name: [self.described(name)])  # type: ignore[misc]
             read([observation.listed_field(name)], lambda name=name: [self._listed(name, state)])  # type: ignore[misc]
-        read([observation.LOG, observation.WATERMARK], partial(_or_malformed, self._log))
-        read([observation.COMMITTED, observation.STABLE], partial(_or_malformed, self._committed))
-        read([observation.TIMED, observation.LATER], partial(_or_malformed, self._later))
-        read([observation.LATEST_COMMITTED], lambda: [str(self._offset_at(LATEST))])
-        read([observation.PRODUCERS], lambda: [self._producers()])
+        self._read_partition(read)
         if observation.has_members(state):
             read([observation.MEMBERS], lambda: [self._members()])
         if with_offset:
@@ -630,6 +623,32 @@ class Stage:
             read([observation.ALL_OFFSETS], lambda: [self._offset(of_all=True)])
             read([observation.PLAIN_OFFSET], lambda: [self._offset(stable=False)])
         return found, missing
+
+    def observe_partition(self) -> tuple[dict[str, str], dict[str, str]]:
+        """The broker's values of those fields that are about the partition, and why some are missing."""
+        found: dict[str, str] = {}
+        missing: dict[str, str] = {}
+        self._read_partition(partial(self._read, found, missing))
+        return found, missing
+
+    def _read_partition(self, read: "Callable[[Sequence[str], Callable[[], Sequence[str]]], None]") -> None:
+        read([observation.LOG, observation.WATERMARK], partial(_or_malformed, self._log))
+        read([observation.COMMITTED, observation.STABLE], partial(_or_malformed, self._committed))
+        read([observation.TIMED, observation.LATER], partial(_or_malformed, self._later))
+        read([observation.LATEST_COMMITTED], lambda: [str(self._offset_at(LATEST))])
+        read([observation.PRODUCERS], lambda: [self._producers()])
+
+    def _read(
+        self,
+        found: dict[str, str],
+        missing: dict[str, str],
+        names: Sequence[str],
+        ask: Callable[[], Sequence[str]],
+    ) -> None:
+        try:
+            found.update(zip(names, self._when_there(ask), strict=True))
+        except Unsupported as error:
+            missing.update(dict.fromkeys(names, str(error)))
 
     def _when_there(self, ask: Callable[[], Sequence[str]]) -> Sequence[str]:
         """Repeat a question until the broker's leader or coordinator is known."""
@@ -646,11 +665,16 @@ class Stage:
         row = self.describe(name)
         if row["ErrorCode"]:
             return error_name(row["ErrorCode"])
+        named = {self._data: DATA} if self.second is None else {self._data: DATA, self.second._data: SECOND_DATA}
         partitions = [
-            OFFSETS if topic["Topic"] == CONSUMER_OFFSETS else DATA if (topic["Topic"], number) == self._data else "?"
+            OFFSETS if topic["Topic"] == CONSUMER_OFFSETS else named.get((topic["Topic"], number), "?")
             for topic in row["Topics"]
             for number in topic["Partitions"]
         ]
+        if DATA in partitions and SECOND_DATA in partitions:  # the machines have one partition for both
+            partitions.remove(SECOND_DATA)
+        elif self.second is not None and DATA in partitions:
+            partitions[partitions.index(DATA)] = FIRST_DATA
         producer = self._producer(row["ProducerId"])
         line = observation.coordinator_line(row["TransactionState"], producer, row["ProducerEpoch"], partitions)
         timeout = self._timeouts.get(name)

@@ -20,7 +20,7 @@ from kafka_eos.machines.producer_state import Log
 from kafka_eos.machines.read_committed import ReadCommitted
 from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server import consumer_groups
-from kafka_eos.server.cluster import INTERNAL_TOPICS, Machines, Settings
+from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster, Machines, Settings
 from kafka_eos.server.groups import ClassicGroup
 from kafka_eos.server.groups import Groups as ServedGroups
 from kafka_eos.server.handlers import logs, offsets
@@ -33,9 +33,11 @@ from kafka_eos_checks.conform import command, stage, territory
 from kafka_eos_checks.conform import session as session_module
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, MEMBERS
+from kafka_eos_checks.conform.observation import STABLE
 from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
-from kafka_eos_checks.conform.run import Found
+from kafka_eos_checks.conform.run import IN_SECOND, Found
 from kafka_eos_checks.conform.session import Session, Target, Unusable, conform, open_session
+from kafka_eos_checks.conform.stage import Reply, Stage
 from kafka_eos_checks.conform.territory import PARTITIONS
 from kafka_eos_checks.conform.wire import Address, Connection
 from kafka_eos_checks.mutants.rules import mutated
@@ -268,6 +270,45 @@ def test_a_broker_that_answers_only_the_usual_questions_right_diverges(
         report = report_on(cluster, mechanism)
     found = [result for result in report.differing() if result.found is Found.DIVERGES]
     assert {each.what for result in found for each in result.differences} == {what}
+
+
+def _one_marker(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator leaves a marker out, and completes the transaction."""
+    write = Cluster.write_marker
+    patch.setattr(
+        Cluster,
+        "write_marker",
+        lambda self, partition, *rest: (
+            ErrorCode.NONE if int(partition.rpartition("-")[2]) % 2 else write(self, partition, *rest)
+        ),
+    )
+
+
+def test_a_transaction_that_is_decided_in_one_of_its_partitions_only_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
+    _one_marker(monkeypatch)
+    edge = "reading: open: A, PrepareCommit of A, last entry: transactional A: settle"
+    with served() as cluster:
+        report = report_on(cluster, "reading", only=edge)
+    result = report.results[edge]
+    assert result.found is Found.DIVERGES
+    told = {each.what: (each.allowed, each.observed) for each in result.differences}
+    assert all(name.endswith(IN_SECOND) for name in told), "the first partition has its marker"
+    assert told[f"{STABLE}{IN_SECOND}"] == ("2", "0")
+
+
+def test_a_batch_that_only_one_of_two_leaders_refuses_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = Stage.ask
+    refused = Reply(error=ErrorCode.INVALID_TXN_STATE)
+    monkeypatch.setattr(
+        Stage, "ask", lambda self, *rest: refused if self.partition == 1 and self.second is None else ask(self, *rest)
+    )
+    edge = "reading: open: nothing, last entry: nothing: Produce(next, A)"
+    with served() as cluster:
+        report = report_on(cluster, "reading", only=edge)
+    [difference] = report.results[edge].differences
+    assert (difference.what, difference.allowed) == (f"answer{IN_SECOND}", "NONE (offset 0)")
+    assert difference.observed == "INVALID_TXN_STATE"
+    assert report.results[edge].scenario[-1].label == f"Produce(next, A){IN_SECOND}"
 
 
 def _any_instance(patch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def test_a_request_that_is_refused_or_busy_for_too_long_diverges_and_is_counted_
     errors: list[int], patience: float, retries: int | None
 ) -> None:
     replies = iter(errors)
-    stage: Any = SimpleNamespace(ask=lambda *_: Reply(error=next(replies)))
+    stage: Any = SimpleNamespace(ask=lambda *_: Reply(error=next(replies)), second=None)
     play = Runner(Quotient(TRANSACTIONS, VERSION_2), lambda: stage)._begin()
     play.patience = patience
     step = next(s for s in steps(TRANSACTIONS, play.state) if {a.error for a, _ in s.outcomes} == {NONE})
@@ -121,7 +121,7 @@ def test_a_divergence_that_the_shortest_way_does_not_show_stays_one(monkeypatch:
 
 def test_a_difference_that_stays_is_told_once_also_if_another_one_comes() -> None:
     seen: dict[str, str] = {}
-    stage: Any = SimpleNamespace(observe=lambda _, **__: (dict(seen), {}))
+    stage: Any = SimpleNamespace(observe=lambda _, **__: (dict(seen), {}), second=None)
     play = Runner(Quotient(TRANSACTIONS, VERSION_2), lambda: stage)._begin()
     for field in (WATERMARK, STABLE):
         seen[field] = "another"
@@ -133,7 +133,8 @@ def test_a_difference_that_stays_is_told_once_also_if_another_one_comes() -> Non
 
 @pytest.mark.parametrize("seen", [{}, {WATERMARK: "0"}], ids=["nothing", "something"])
 def test_a_state_counts_as_read_back_if_something_of_it_was_read(seen: dict[str, str]) -> None:
-    stage: Any = SimpleNamespace(observe=lambda _, **__: (seen, {STABLE: "Fetch: the broker does not offer it"}))
+    missing = {STABLE: "Fetch: the broker does not offer it"}
+    stage: Any = SimpleNamespace(observe=lambda _, **__: (seen, missing), second=None)
     play = Runner(Quotient(TRANSACTIONS, VERSION_2), lambda: stage)._begin()
     play.compare_state()
     assert play.counts.observations == len(seen)
@@ -159,7 +160,9 @@ def test_what_diverges_on_the_way_to_an_edge_says_nothing_of_the_edge() -> None:
     then = next(steps(TRANSACTIONS, first.outcomes[0][1]))
     edge = edge_of(TRANSACTIONS, then, [first.asked.request, then.asked.request])
     asked: list[object] = []
-    stage: Any = SimpleNamespace(ask=lambda *given: asked.append(given) or Reply(error=99), leave=lambda _: None)
+    stage: Any = SimpleNamespace(
+        ask=lambda *given: asked.append(given) or Reply(error=99), leave=lambda _: None, second=None
+    )
     result = Runner(quotient, lambda: stage).shortest(edge)
     assert (result.found, result.differences, len(asked)) == (Found.UNKNOWN, (), 1)
     assert result.reason == f"on the way to it, {edge.path[0].label(TRANSACTIONS.alone)}: answer"
@@ -180,7 +183,7 @@ def test_the_shortest_scenario_of_an_edge_tells_a_recorded_difference_from_the_s
     def ask(given: Any, expected: Identity | None) -> Reply:
         return Reply(error=NONE, identity=expected) if given.request.detail != "gap" else Reply(error=error, offset=0)
 
-    stage: Any = SimpleNamespace(ask=ask, observe=lambda *_, **__: ({}, {}), leave=lambda _: None)
+    stage: Any = SimpleNamespace(ask=ask, observe=lambda *_, **__: ({}, {}), leave=lambda _: None, second=None)
     result = Runner(quotient, lambda: stage).shortest(edge)
     assert (result.found, result.known) == (found, known)
     assert [each.allowed for each in result.scenario][1:] == [("OUT_OF_ORDER_SEQUENCE_NUMBER",)]
