@@ -460,11 +460,11 @@ def test_a_coordinator_may_remember_the_epoch_before_the_present_one_over_a_rest
     before: dict[str, int] = {}
 
     def keep(server: Any) -> None:
-        for name, known in server.cluster.coordinators.known.items():
+        for name, known in server.cluster.transactions.known.items():
             before[name] = known.machine.metadata.last_epoch
 
     def put_back(server: Any) -> None:
-        for name, known in server.cluster.coordinators.known.items():
+        for name, known in server.cluster.transactions.known.items():
             if before[name] >= 0:
                 metadata = replace(known.machine.metadata, last_epoch=known.machine.metadata.epoch - back)
                 known.machine = replace(known.machine, metadata=metadata)
