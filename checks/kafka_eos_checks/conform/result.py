@@ -14,7 +14,7 @@ from kafka_eos.machines.broker import HEARTBEAT
 from kafka_eos_checks.conform.known import Cause, causes, known_differences
 from kafka_eos_checks.conform.mechanisms import SETTLE
 from kafka_eos_checks.conform.quotient import Edge, Quotient
-from kafka_eos_checks.conform.run import ANSWER, Counts, Exchange, Found, Result
+from kafka_eos_checks.conform.run import ANSWER, OUT_OF_REACH, Counts, Exchange, Found, Result
 from kafka_eos_checks.drawing.sequence_diagram import Kind, Lifeline, Role, Violation, sequence_diagram
 from kafka_eos_checks.drawing.sequence_diagram import Step as Drawn
 from kafka_eos_checks.kit.terminal import WordTable
@@ -112,9 +112,19 @@ class Report:
             yield mechanism, request, kips, counted
 
     def differing(self) -> list[Result]:
-        """The results that do not conform: divergences first, then unknown ones; the shortest scenario first."""
+        """The results that do not conform: divergences first, then unknown ones; the shortest scenario first.
+
+        Edges that could not be reached come after those that they could not be reached for.
+        """
         bad = [result for result in self.results.values() if result.found in _DIFFERING]
-        return sorted(bad, key=lambda result: (_DIFFERING.index(result.found), len(result.scenario)))
+        return sorted(
+            bad,
+            key=lambda result: (
+                _DIFFERING.index(result.found),
+                result.reason.startswith(OUT_OF_REACH),
+                len(result.scenario),
+            ),
+        )
 
     def kinds(self) -> list[list[Result]]:
         """The differing results by kind, the one with the shortest scenario first."""

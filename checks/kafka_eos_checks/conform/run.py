@@ -22,6 +22,8 @@ LONGEST_SCENARIO = 60
 ANSWER = "answer"
 """The name of a difference that is no field that was read back."""
 
+OUT_OF_REACH = "every way to it leads through what"
+"""The beginning of the reason of an edge that was not asked for because of others."""
 IN_SECOND = " in the second partition"
 """The end of the names of what differs in the second partition of a scenario."""
 OF_PARTITIONS = {"AddPartitionsToTxn", "Produce"}
@@ -116,7 +118,7 @@ class Diverged(Exception):  # noqa: N818 - what happened
     """The broker did something that the spec does not allow."""
 
     def __init__(self, differences: Sequence[Difference], *, answer: bool) -> None:
-        super().__init__("; ".join(each.what for each in differences))
+        super().__init__(f"{'; '.join(each.what for each in differences)}: another than the spec allows")
         self.differences = tuple(differences)
         self.answer = answer
 
@@ -342,7 +344,11 @@ class Runner:
         if self.quotient.way_to(self.quotient.initial(), {edge.name}, diverging):
             reason = f"every way to it needs what is not supported: {next(iter(self._left_out.values()))}"
             return Result(edge=edge, found=Found.UNSUPPORTED, reason=reason)
-        return Result(edge=edge, found=Found.UNKNOWN, reason="every way to it leads through what diverges")
+        failed = [self.results[name] for name in diverging if name in self.results]
+        told = {Found.DIVERGES: "diverges", Found.UNKNOWN: "could not be told"}
+        what = " or ".join(said for found, said in told.items() if any(each.found is found for each in failed))
+        reason = f"{OUT_OF_REACH} {what or 'did not conform'}"
+        return Result(edge=edge, found=Found.UNKNOWN, reason=reason)
 
     def shortest(self, edge: Edge) -> Result:
         """Play the shortest scenario of one edge."""

@@ -11,10 +11,12 @@ from kafka_eos_checks.conform.known import Cause
 from kafka_eos_checks.conform.mechanisms import IDEMPOTENCE, TRANSACTIONS
 from kafka_eos_checks.conform.observation import STABLE, WATERMARK
 from kafka_eos_checks.conform.quotient import Quotient, edge_of, steps
+from kafka_eos_checks.conform.result import Report
 from kafka_eos_checks.conform.run import (
     BUSY,
     Difference,
     Diverged,
+    Exchange,
     Found,
     Result,
     Runner,
@@ -165,7 +167,29 @@ def test_what_diverges_on_the_way_to_an_edge_says_nothing_of_the_edge() -> None:
     )
     result = Runner(quotient, lambda: stage).shortest(edge)
     assert (result.found, result.differences, len(asked)) == (Found.UNKNOWN, (), 1)
-    assert result.reason == f"on the way to it, {edge.path[0].label(TRANSACTIONS.alone)}: answer"
+    assert (
+        result.reason
+        == f"on the way to it, {edge.path[0].label(TRANSACTIONS.alone)}: answer: another than the spec allows"
+    )
+
+
+@pytest.mark.parametrize(("failure", "said"), [(Found.DIVERGES, "diverges"), (Found.UNKNOWN, "could not be told")])
+def test_an_edge_out_of_reach_says_whether_what_is_in_the_way_diverges_and_comes_after_it(
+    failure: Found, said: str
+) -> None:
+    quotient = Quotient(TRANSACTIONS, VERSION_2).explore()
+    stage: Any = SimpleNamespace()
+    runner = Runner(quotient, lambda: stage)
+    begins = {arc.edge for arc in quotient.arcs[0]}
+    runner._blocked |= begins
+    played = (Exchange(label="", api="", name=""),)
+    for name in begins:
+        runner.results[name] = Result(edge=quotient.edges[name], found=failure, reason="late", scenario=played)
+    far = next(edge for name, edge in quotient.edges.items() if name not in begins)
+    lost = runner._out_of_reach(far)
+    assert (lost.found, lost.reason) == (Found.UNKNOWN, f"every way to it leads through what {said}")
+    report: Any = SimpleNamespace(results={far.name: lost, **runner.results})
+    assert Report.differing(report)[-1] is lost
 
 
 @pytest.mark.parametrize(
