@@ -243,7 +243,7 @@ def _with(session: Session, arguments: argparse.Namespace) -> int:
             told.update(diverged)
             status.update(f"{name}: {left} edges left, {len(told)} diverge" if told else f"{name}: {left} edges left")
 
-        report = conform(session, wanted, tell)
+        report = conform(session, wanted, tell, keeps=True)
     print_report(report)
     if arguments.json:
         write_json(arguments.json, [report])
@@ -361,6 +361,8 @@ def print_report(report: Report) -> None:
     )
     if not report.is_compared:
         answer_console.print("nothing was compared: the broker supports none of these edges", markup=False)
+    if report.stopped:
+        answer_console.print(f"the run ended early: {report.stopped}", markup=False, soft_wrap=True)
     if report.left:
         answer_console.print(f"left behind: {', '.join(report.left)}", markup=False, soft_wrap=True)
 

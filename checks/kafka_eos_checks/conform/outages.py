@@ -135,11 +135,16 @@ class Outages:
         """
         try:
             self._run("--stop", self.commands.stop)
-            self._wait_until(lambda: self._is_down(topics), f"--stop: broker {self.node} still answers")
+            self._wait_until(
+                lambda: "" if self._is_down(topics) else "it still answers",
+                f"--stop: broker {self.node} is still there",
+            )
             yield
         finally:
             self._run("--start", self.commands.start)
-            self._wait_until(lambda: self._leads(topics), f"--start: broker {self.node} does not lead its partitions")
+            self._wait_until(
+                lambda: self._is_missing(topics), f"--start: broker {self.node} does not lead its partitions"
+            )
 
     def _run(self, option: str, command: str) -> None:
         line = command.replace(NODE, str(self.node))
@@ -161,11 +166,16 @@ class Outages:
         if done.returncode:
             raise OutageFailed(f"{option}: {line!r} ended with {done.returncode}: {said or 'it said nothing'}")
 
-    def _wait_until(self, done: Callable[[], bool], otherwise: str) -> None:
+    def _wait_until(self, missing: Callable[[], str], otherwise: str) -> None:
+        """Wait until nothing is missing any more.
+
+        Raises:
+            OutageFailed: something still is; the message has what.
+        """
         deadline, attempt = time.monotonic() + OUTAGE_SECONDS, 0
-        while not done():
+        while why := missing():
             if time.monotonic() > deadline:
-                raise OutageFailed(f"{otherwise} after {OUTAGE_SECONDS:g} s")
+                raise OutageFailed(f"{otherwise} after {OUTAGE_SECONDS:g} s: {why}")
             wait(attempt)
             attempt += 1
         self.wire.close()
@@ -184,12 +194,16 @@ class Outages:
         except Unreachable:
             return self.is_alone
 
-    def _leads(self, topics: Collection[str]) -> bool:
+    def _is_missing(self, topics: Collection[str]) -> str:
+        """The reason why the broker does not lead all partitions of topics again; "" if it does."""
         try:
             self.wire.ask("Metadata", {"Topics": []}, self.address)  # Kafka elects a leader before it opens its port
-            return self._leaders(topics) == {self.node}
-        except (NoAnswer, Unreachable):
-            return False
+            leaders = self._leaders(topics)
+        except (NoAnswer, Unreachable) as error:
+            return str(error)
+        if leaders == {self.node}:
+            return ""
+        return f"Metadata names {', '.join(map(str, sorted(leaders))) or 'nobody'} as their leader"
 
 
 @dataclass(slots=True)

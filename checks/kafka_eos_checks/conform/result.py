@@ -67,6 +67,7 @@ class Report:
         seconds: wall time.
         names: the prefix of all names.
         left: what could not be deleted.
+        stopped: why the run ended before all edges were asked for; "" if it did not.
     """
 
     target: str
@@ -80,6 +81,7 @@ class Report:
     seconds: float = 0.0
     names: str = ""
     left: list[str] = field(default_factory=list)
+    stopped: str = ""
 
     @property
     def found(self) -> Counter[Found]:
@@ -292,6 +294,7 @@ def to_json(report: Report) -> dict[str, Any]:
             for each in report.quotients
         ],
         "left_behind": report.left,
+        "stopped": report.stopped,
         "results": [_result_json(result, report.client) for result in report.results.values()],
     }
 

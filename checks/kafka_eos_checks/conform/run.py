@@ -22,6 +22,7 @@ LONGEST_SCENARIO = 60
 ANSWER = "answer"
 """The name of a difference that is no field that was read back."""
 
+NO_ANSWER = "no answer"
 OUT_OF_REACH = "every way to it leads through what"
 """The beginning of the reason of an edge that was not asked for because of others."""
 IN_SECOND = " in the second partition"
@@ -187,7 +188,11 @@ class Play:
 
     def _asked(self, step: Step) -> Visible:
         self.known = ""
-        reply, outcome = self._answered(self.stage, step, step.outcomes)
+        try:
+            reply, outcome = self._answered(self.stage, step, step.outcomes)
+        except (NoAnswer, Unreachable):
+            self.transcript.append(self._exchange(step, step.outcomes, None))
+            raise
         self.transcript.append(self._exchange(step, step.outcomes, reply))
         self.requests.append(step.asked.request)
         if outcome is None:
@@ -214,16 +219,17 @@ class Play:
             wait(attempt)
             attempt += 1
 
-    def _exchange(self, step: Step, outcomes: Sequence[Outcome], reply: Reply, where: str = "") -> Exchange:
+    def _exchange(self, step: Step, outcomes: Sequence[Outcome], reply: Reply | None, where: str = "") -> Exchange:
+        """A step in words; ``reply`` is None if there was none."""
         given, answers = step.asked, [answer for answer, _ in outcomes]
         return Exchange(
             label=given.request.label(self.quotient.mechanism.alone) + where,
             api=given.request.api,
             name=given.request.name,
             allowed=tuple(shown_answer(answer) for answer in answers if not answer.known),
-            answered=shown_reply(reply),
-            request=reply.request,
-            response=reply.response,
+            answered=shown_reply(reply) if reply is not None else NO_ANSWER,
+            request=reply.request if reply is not None else "",
+            response=reply.response if reply is not None else "",
             rules=step.rules,
         )
 
@@ -429,7 +435,7 @@ class Runner:
         todo.pop(step.edge, None)
         (self._suspect if _differs_in_state(error) else self._blocked).add(step.edge)
         edge = self.quotient.edges.get(step.edge) or edge_of(self.quotient.mechanism, step, play.requests)
-        long = self._result(edge, play, error)
+        long = self.results[step.edge] = self._result(edge, play, error)  # if the broker is gone, this stays
         short = self.shortest(edge)
         if short.found in {long.found, Found.DIVERGES}:
             self.results[step.edge] = short

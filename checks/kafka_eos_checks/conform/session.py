@@ -16,16 +16,17 @@ from kafka_eos_checks.conform.outages import (
     Commands,
     Interrupted,
     Interrupting,
+    OutageFailed,
     Outages,
     interrupted,
 )
 from kafka_eos_checks.conform.quotient import Edge, Quotient, explored
 from kafka_eos_checks.conform.result import Report
-from kafka_eos_checks.conform.run import Counts, Result, Runner
+from kafka_eos_checks.conform.run import Counts, Found, Result, Runner
 from kafka_eos_checks.conform.security import Security
-from kafka_eos_checks.conform.territory import PREFIX, Territory
+from kafka_eos_checks.conform.territory import PREFIX, NotOurs, Territory
 from kafka_eos_checks.conform.visible import Settings
-from kafka_eos_checks.conform.wire import Unsupported, Wire, address_of
+from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported, Wire, address_of
 
 CAPS = {
     "Fetch": 12,
@@ -172,8 +173,16 @@ def _versions(wire: Wire) -> Map[str, int]:
     return Map(versions)
 
 
+STOPS = (Unreachable, NotOurs, NoAnswer, OutageFailed, Unsupported)
+"""The ways in which a run may end before all edges were asked for."""
+
+
 def conform(
-    session: Session, wanted: Container[str], on_progress: Callable[[str, int, list[str]], None] | None = None
+    session: Session,
+    wanted: Container[str],
+    on_progress: Callable[[str, int, list[str]], None] | None = None,
+    *,
+    keeps: bool = False,
 ) -> Report:
     """Cover the wanted edges, and delete what was created.
 
@@ -182,9 +191,10 @@ def conform(
         wanted: the names of the edges.
         on_progress: is told, after each scenario, the mechanism, how many of its edges are left, and those that have
             diverged so far.
+        keeps: if the broker cannot be used any more, report what was found until then.
 
     Raises:
-        Unreachable, NotOurs, NoAnswer: when the broker cannot be used at all.
+        Unreachable, NotOurs, NoAnswer, OutageFailed, Unsupported: when the broker cannot be used any more.
     """
     started = time.monotonic()
     report = report_of(session)
@@ -196,7 +206,19 @@ def conform(
             runner.leave_out(_left_out(quotient, unsupported))
             names = [name for name in quotient.edges if name in wanted]
             say = partial(on_progress, quotient.mechanism.name) if on_progress is not None else None
-            report.results |= runner.cover(names, say)
+            try:
+                report.results |= runner.cover(names, say)
+            except STOPS as error:
+                report.results |= runner.results
+                if not keeps or not report.is_compared:
+                    raise
+                report.stopped = str(error)
+                break
+    if report.stopped:
+        reason = f"it was not asked, because the run ended: {report.stopped}"
+        for name, edge in session.edges().items():
+            if name in wanted and name not in report.results:
+                report.results[name] = Result(edge=edge, found=Found.UNKNOWN, reason=reason)
     report.seconds = time.monotonic() - started
     return report
 

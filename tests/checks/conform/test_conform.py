@@ -39,7 +39,7 @@ from kafka_eos_checks.conform.run import IN_SECOND, Found
 from kafka_eos_checks.conform.session import Session, Target, Unusable, conform, open_session
 from kafka_eos_checks.conform.stage import Reply, Stage
 from kafka_eos_checks.conform.territory import PARTITIONS
-from kafka_eos_checks.conform.wire import Address, Connection
+from kafka_eos_checks.conform.wire import Address, Connection, Unreachable
 from kafka_eos_checks.mutants.rules import mutated
 
 MACHINES = Machines()
@@ -681,6 +681,44 @@ def test_scenarios_wait_for_the_next_assignment_of_a_group_as_long_as_the_broker
         session.wire.close()
     assert set(report.found) == {Found.CONFORMS}
     assert slept.count(1.5) > 5
+
+
+def test_a_broker_that_ends_leaves_a_report_with_the_request_that_ended_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = Connection.ask
+    gone: list[str] = []
+
+    def ends(self: Connection, api: str, *rest: Any) -> Any:
+        if gone or api == "EndTxn":
+            gone.append(api)
+            raise Unreachable("nobody listens")
+        return ask(self, api, *rest)
+
+    with served() as cluster:
+        monkeypatch.setattr(Connection, "ask", ends)
+        assert call(cluster, "--only", "commit: *") == 1
+        monkeypatch.undo()
+    told = capsys.readouterr().out
+    assert "the run ended early: nobody listens" in told
+    assert "it was not asked, because the run ended: nobody listens" in told
+    last_step = re.compile(r"^  \d+\. EndTxn\(\w+\): no answer$", re.MULTILINE)
+    [culprit] = [each for each in told.split("\n\n") if last_step.search(each)]
+    assert culprit.startswith("COULD NOT TELL  commit-")
+    assert re.search(r"commit +InitProducerId .* [1-9]", told), "what was found before is there"
+
+
+def test_a_broker_that_ends_before_anything_was_compared_cannot_be_used(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served() as cluster:
+        monkeypatch.setattr(territory.Territory, "stage", lambda *_, **__: unreachable())
+        assert call(cluster, "--only", "commit: *") == 2
+    assert capsys.readouterr().err.endswith("kafka-eos conform: nobody listens\n")
+
+
+def unreachable() -> Any:
+    raise Unreachable("nobody listens")
 
 
 def test_the_edges_of_a_broker_that_does_not_answer_are_unknown() -> None:

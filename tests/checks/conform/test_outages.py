@@ -282,13 +282,18 @@ def test_a_command_that_fails_says_what_it_said_and_the_broker_is_started(tmp_pa
 def test_a_broker_that_goes_on_or_does_not_come_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outages, "OUTAGE_SECONDS", 0.05)
     with (
-        pytest.raises(OutageFailed, match=r"--stop: broker 1 still answers after 0.05 s"),
+        pytest.raises(OutageFailed, match=r"--stop: broker 1 is still there after 0.05 s: it still answers"),
         outages_of(Told([[1]], {1: 1})).outage(["t"]),
     ):
         raise AssertionError("nothing was stopped")
     with (
-        pytest.raises(OutageFailed, match=r"--start: broker 1 does not lead its partitions after 0.05 s"),
+        pytest.raises(OutageFailed, match=r"--start: broker 1 does not lead its partitions after 0.05 s: gone"),
         outages_of(Told([Unreachable("gone")], {1: 1})).outage(["t"]),
+    ):
+        pass
+    with (
+        pytest.raises(OutageFailed, match=r"partitions after 0.05 s: Metadata names -1, 2 as their leader"),
+        outages_of(Told([[2], [-1, 2]], {1: 1, 2: 2}), replace(NOTHING, node=1)).outage(["t"]),
     ):
         pass
 
