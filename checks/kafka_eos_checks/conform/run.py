@@ -23,6 +23,7 @@ ANSWER = "answer"
 """The name of a difference that is no field that was read back."""
 
 NO_ANSWER = "no answer"
+NOT_ASKED = "it was not asked, because the run ended"
 OUT_OF_REACH = "every way to it leads through what"
 """The beginning of the reason of an edge that was not asked for because of others."""
 IN_SECOND = " in the second partition"
@@ -179,7 +180,8 @@ class Play:
             for stage in filter(None, (self.stage, self.stage.second)):
                 stage.settle(sorted(after.coordinators), after.data.end)
             self.requests.append(step.asked.request)
-            self.transcript.append(Exchange(label="markers are written, the transaction is closed", api="", name="A"))
+            label = "markers are written, the transaction is closed"
+            self.transcript.append(Exchange(label=label, api="", name="A", rules=step.rules))
         else:
             after = self._asked(step)
         self.state = after

@@ -22,7 +22,7 @@ from kafka_eos_checks.conform.outages import (
 )
 from kafka_eos_checks.conform.quotient import Edge, Quotient, explored
 from kafka_eos_checks.conform.result import Report
-from kafka_eos_checks.conform.run import Counts, Found, Result, Runner
+from kafka_eos_checks.conform.run import NOT_ASKED, Counts, Found, Result, Runner
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.territory import PREFIX, NotOurs, Territory
 from kafka_eos_checks.conform.visible import Settings
@@ -215,7 +215,7 @@ def conform(
                 report.stopped = str(error)
                 break
     if report.stopped:
-        reason = f"it was not asked, because the run ended: {report.stopped}"
+        reason = f"{NOT_ASKED}: {report.stopped}"
         for name, edge in session.edges().items():
             if name in wanted and name not in report.results:
                 report.results[name] = Result(edge=edge, found=Found.UNKNOWN, reason=reason)

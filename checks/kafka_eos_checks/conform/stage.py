@@ -320,7 +320,7 @@ class Stage:
         else:
             at = self.places.coordinator(kind, key)
         version = self.wire.version(api)
-        sent = f"{api} v{version} {shown(row)}"
+        sent = f"{api} v{version} {shown(row)}{self._batch_in_words(given)}"
         answer = self.wire.ask(api, row, at, version)
         came = shown(answer)
         if api == "Produce":
@@ -347,6 +347,15 @@ class Stage:
             if api == "InitProducerId" and row["TransactionalId"] is not None:
                 self._timeouts[request.name] = row["TransactionTimeoutMs"]
         return Reply(error=answer["ErrorCode"], identity=identity, request=sent, response=came)
+
+    def _batch_in_words(self, given: Asked) -> str:
+        """What a leader looks at in a batch that it is sent; "" for a request without a batch."""
+        if given.request.api != "Produce":
+            return ""
+        real, last = self._real(given.identity), given.sequence + given.count - 1
+        numbers = f"sequence {given.sequence}" if given.count == 1 else f"sequences {given.sequence} to {last}"
+        kind = TRANSACTIONAL if given.request.action == "Produce" else PLAIN
+        return f", a batch of producer {real['ProducerId']} epoch {real['ProducerEpoch']} {numbers}, {kind}"
 
     def _mark(self, given: Asked) -> Reply:
         """Write a marker, as a coordinator does.

@@ -364,7 +364,11 @@ def test_a_divergence_shows_its_shortest_scenario_its_rule_and_a_diagram() -> No
     assert [each.label for each in first.scenario][-2:] == ["ProduceOutside(next, P)", "ProduceOutside(again, P)"]
     assert "the spec: NONE (offset 0)\n    the broker: OUT_OF_ORDER_SEQUENCE_NUMBER" in told
     assert "Leader!IsRetry: The batch is in the log already" in told
+    assert re.search(
+        r"^  why: Leader!IsRetry.* \[spec/Leader.tla:\d+, reference/.*/leader.py:\d+\]$", told, re.MULTILINE
+    )
     assert "request: Produce v" in told
+    assert re.search(r"request: .*, a batch of producer \d+ epoch 0 sequence 0, plain$", told, re.MULTILINE)
     drawn = ElementTree.fromstring(diagram(first))  # noqa: S314 - our own
     assert any("where the spec says" in text for text in drawn.itertext())
 
