@@ -173,6 +173,21 @@ class Quotient:
                     queue.append((arc.target, longer))
         return []
 
+    def way_to_place(self, place: Hashable) -> list[Request]:
+        """A shortest run from the initial state to a node; empty for the initial one, and for one that is not there."""
+        wanted = self.places.get(place, 0)
+        queue: deque[tuple[int, tuple[Request, ...]]] = deque([(0, ())])
+        met = {0}
+        while queue:
+            here, path = queue.popleft()
+            if here == wanted:
+                return list(path)
+            for arc in self.arcs[here]:
+                if arc.target not in met:
+                    met.add(arc.target)
+                    queue.append((arc.target, (*path, arc.request)))
+        return []
+
     def plan(self, wanted: Container[str], longest: int) -> list[int]:
         """The lengths of the scenarios that cover the wanted edges of a broker that conforms."""
         todo = {name for name in self.edges if name in wanted}

@@ -8,9 +8,9 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos_checks.conform.known import Cause
-from kafka_eos_checks.conform.mechanisms import IDEMPOTENCE, TRANSACTIONS
+from kafka_eos_checks.conform.mechanisms import IDEMPOTENCE, TRANSACTIONS, Request
 from kafka_eos_checks.conform.observation import STABLE, WATERMARK
-from kafka_eos_checks.conform.quotient import Quotient, edge_of, steps
+from kafka_eos_checks.conform.quotient import Edge, Quotient, edge_of, steps
 from kafka_eos_checks.conform.result import Report
 from kafka_eos_checks.conform.run import (
     BUSY,
@@ -25,7 +25,8 @@ from kafka_eos_checks.conform.run import (
     shown_reply,
 )
 from kafka_eos_checks.conform.stage import Reply
-from kafka_eos_checks.conform.visible import Answer
+from kafka_eos_checks.conform.visible import CURRENT, Answer
+from kafka_eos_checks.conform.visible import NONE as NOBODY
 from kafka_eos_checks.conform.wire import NoAnswer, Unsupported
 
 from .test_behaviours import VERSION_2
@@ -119,6 +120,36 @@ def test_a_divergence_that_the_shortest_way_does_not_show_stays_one(monkeypatch:
         [result] = runner.results.values()
         assert result.found is Found.DIVERGES
         assert (result.reason == "the shortest way to it does not show it") == (found is not Found.DIVERGES)
+
+
+@pytest.mark.parametrize("needed", [1, 2, 3])
+def test_a_divergence_that_needs_a_history_is_shown_after_the_last_requests_of_it(
+    needed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quotient = Quotient(TRANSACTIONS, VERSION_2).explore()
+    stage: Any = SimpleNamespace()
+    runner = Runner(quotient, lambda: stage)
+    play = runner._begin()
+    long = [Request("InitProducerId", whose=whose) for whose in (NOBODY, *["epoch + 1"] * 9, *[CURRENT] * needed)]
+    for request in long:
+        play.places.append(TRANSACTIONS.place(play.state))
+        play.requests.append(request)
+        step = play.step(request)
+        play.state = step.outcomes[0][1]
+    tried: list[int] = []
+
+    def shortest(_: Runner, edge: Edge) -> Result:
+        tried.append(len(edge.path))
+        shows = sum(request.whose == CURRENT for request in edge.path) >= needed
+        return Result(edge=edge, found=Found.DIVERGES if shows and len(tried) > 1 else Found.CONFORMS)
+
+    monkeypatch.setattr(Runner, "shortest", shortest)
+    runner._fails(step, play, Diverged([Difference(what="answer", allowed="", observed="")], answer=True), {})
+    [result] = runner.results.values()
+    assert result.found is Found.DIVERGES
+    assert result.reason == "--repeat, which plays the shortest way to it, does not show it; this one does"
+    assert result.edge == quotient.edges[step.edge]
+    assert tried[-1] < len(long) - 5
 
 
 def test_a_difference_that_stays_is_told_once_also_if_another_one_comes() -> None:
