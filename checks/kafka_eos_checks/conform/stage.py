@@ -179,7 +179,10 @@ class Places:
                 return count
             wait(attempt)
             attempt += 1
-        raise NoAnswer(f"topic {topic}: CreateTopics is not offered, and nobody makes what is asked about")
+        raise NoAnswer(
+            f"topic {topic}: the broker does not offer CreateTopics, and {self.seconds:g} s after Metadata has asked "
+            "about the topic, with AllowAutoTopicCreation, it has not created it"
+        )
 
     def _ask_leader(self, topic: str, partition: int) -> Address | str:
         row = self.metadata(topic)

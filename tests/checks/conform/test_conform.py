@@ -478,6 +478,8 @@ def test_a_report_is_printed_word_for_word(capsys: pytest.CaptureFixture[str]) -
     assert f"\n[b]roker:9092: {report.edges} edges at transaction version 2 (the cluster's: 2), " in told
     assert f"\nleft behind: {', '.join(report.left)}\n" in told
     assert "nothing was compared" not in told
+    assert "so not judged" not in told
+    assert "only answers were compared" not in told
 
 
 @pytest.mark.parametrize("option", ["--json", "--junit"])
@@ -671,6 +673,21 @@ def test_a_broker_that_supports_nothing_that_it_is_asked_for_does_not_conform(
     told = capsys.readouterr().out
     assert "NOT SUPPORTED  not here" in told
     assert "nothing was compared: the broker supports none of these edges" in told
+    assert "mechanism" not in told, "a table without a number"
+
+
+def test_a_broker_that_conforms_as_far_as_it_goes_says_how_far(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "unsupported", lambda _: {"Produce": "Produce: not here"})
+    monkeypatch.setattr(stage.Stage, "observe", lambda *_, **__: ({}, {"log": "Fetch: not here"}))
+    monkeypatch.setattr(stage.Stage, "observe_partition", lambda *_: ({}, {}))
+    with served() as cluster:
+        assert call(cluster, "--only", "reading: *") == 0
+    told = capsys.readouterr().out
+    judged, every = map(int, re.findall(r"not supported, so not judged: (\d+) of (\d+) edges", told)[0])
+    assert 72 < judged < every
+    assert "only answers were compared: the state was not read back anywhere" in told
 
 
 def test_scenarios_wait_for_the_next_assignment_of_a_group_as_long_as_the_broker_says() -> None:
