@@ -54,7 +54,12 @@ A broker that is not finished is asked for what it offers; the rest is not suppo
                             DescribeTransactions, ListTransactions and OffsetFetch read back
   --only 'reading: *'       what readers of committed data get of two transactions in two partitions
   --only 'commit: *', 'offsets: *', 'static: *', 'members: *'   offsets and groups
---list shows all edges, "diverges" comes with the id for --repeat, which shows every message of the scenario.
+--list names all edges; --repeat ID shows every message of the scenario of one that diverges.
+
+An edge is named after the mechanism, the state that decides, and the request. 'next' is the batch with the producer's
+next sequence, 'gap' leaves one out, 'again' is the last one once more. 'epoch - 1' and 'epoch + 1' are relative to the
+epoch that the coordinator has (of a producer without transactions: the leader), 'producer id alone' is without epoch.
+'settle' is what the broker does by itself: it writes markers, and completes the transaction.
 
 Some scenarios leave a transaction open (timeout-…), all at once: until 2 s have passed, and the broker's
 transaction.abort.timed.out.transaction.cleanup.interval.ms, by which the coordinator has to abort it.
@@ -75,7 +80,9 @@ could be started, 2 the call cannot be used
 _LEGAL_PREFIX = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 
 
-BEGINNING = "--help says with which requests a new broker begins"
+NOTHING_COMPARED = (
+    "nothing was compared: the broker supports none of these edges; --help says with which requests a new broker begins"
+)
 NO_BROKER = """name the broker with --bootstrap HOST:PORT, or give --peers, which starts brokers itself.
 To try the command without a broker of your own:
   kafka-eos serve                                 a broker in memory, on 127.0.0.1:9092
@@ -371,9 +378,7 @@ def print_report(report: Report) -> None:
         soft_wrap=True,
     )
     if not report.is_compared:
-        answer_console.print(
-            f"nothing was compared: the broker supports none of these edges. {BEGINNING}", markup=False
-        )
+        answer_console.print(NOTHING_COMPARED, markup=False, soft_wrap=True)
     elif unsupported := report.found[Found.UNSUPPORTED]:
         every = sum(report.found.values())
         answer_console.print(f"not supported, so not judged: {unsupported} of {every} edges", markup=False)
