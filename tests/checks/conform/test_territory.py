@@ -121,9 +121,7 @@ def test_a_topic_that_nobody_makes_is_no_answer_and_is_deleted_if_it_comes_late(
     own, _ = territory({"Metadata": lambda _: empty, "DeleteTopics": delete}, None)
     own.places.seconds = 0.02
     with (
-        pytest.raises(
-            NoAnswer, match="does not offer CreateTopics, and 0.02 s after Metadata has asked .* it has not created it"
-        ),
+        pytest.raises(NoAnswer, match=r"not offer CreateTopics, and 0.02 s after Metadata has asked"),
         own,
     ):
         own.stage()
