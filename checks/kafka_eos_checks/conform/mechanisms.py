@@ -830,6 +830,7 @@ GROUP_OFFSETS = Mechanism(
     ),
     place=_place_of_offsets,
     seen=_seen_of_offsets,
+    has_second=True,
 )
 
 

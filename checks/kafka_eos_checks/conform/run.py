@@ -31,7 +31,7 @@ OUT_OF_REACH = "every way to it leads through what"
 """The beginning of the reason of an edge that was not asked for because of others."""
 IN_SECOND = " in the second partition"
 """The end of the names of what differs in the second partition of a scenario."""
-OF_PARTITIONS = {"AddPartitionsToTxn", "Produce"}
+OF_PARTITIONS = {"AddPartitionsToTxn", "Produce", "TxnOffsetCommit", "OffsetCommit", "OffsetDelete"}
 """The requests that a scenario with two partitions makes about each of them."""
 
 BUSY = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS}
@@ -251,7 +251,7 @@ class Play:
         allowed = observation.expected(self.state, with_offset=self.quotient.mechanism.with_offset)
         found, missing = self.stage.observe(self.state, with_offset=OFFSET in allowed)
         if self.stage.second is not None:
-            also, _ = self.stage.second.observe_partition()
+            also = self.stage.second.observe_partition(offsets=OFFSET in allowed)
             for name in [name for name, said in also.items() if said != found.get(name)]:
                 found[f"{name}{IN_SECOND}"], allowed[f"{name}{IN_SECOND}"] = also[name], allowed[name]
         self.counts.observations += bool(found)

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -226,7 +226,7 @@ class Stage:
         session_ms: the session timeout of its members.
         salts: the ends of the names of transactional.ids, which decide where their coordinators are.
         consumers: the members of a group of KIP-848 that have joined.
-        second: the same place with another partition, which takes part in the same transactions; None: there is none.
+        second_partition: the number of another partition, which takes part in the same transactions; -1: there is none.
         has_group: the group was used.
         sent: by the broker's producer id, epoch and sequence, the records of the batches that were sent.
     """
@@ -246,7 +246,7 @@ class Stage:
     salts: dict[str, str] = field(default_factory=dict)
     consumers: set[str] = field(default_factory=set)
     sent: dict[tuple[int, int, int], set[Records]] = field(default_factory=lambda: defaultdict(set))
-    second: "Stage | None" = None
+    second_partition: int = -1
     _has_epochs: bool = False
     _initialized: int = 0
     _written: int = 0
@@ -255,6 +255,12 @@ class Stage:
     def transactional_id(self, name: str) -> str:
         """The broker's name of a transactional.id."""
         return f"{self.prefix}-{name}{self.salts.get(name, '')}"
+
+    @property
+    def second(self) -> "Stage | None":
+        """The same place as seen from its second partition."""
+        number = self.second_partition
+        return replace(self, partition=number, second_partition=self.partition) if number >= 0 else None
 
     @property
     def group(self) -> str:
@@ -631,17 +637,23 @@ class Stage:
         if observation.has_members(state):
             read([observation.MEMBERS], lambda: [self._members()])
         if with_offset:
-            read([observation.OFFSET], lambda: [self._offset()])
-            read([observation.ALL_OFFSETS], lambda: [self._offset(of_all=True)])
-            read([observation.PLAIN_OFFSET], lambda: [self._offset(stable=False)])
+            self._read_offsets(read)
         return found, missing
 
-    def observe_partition(self) -> tuple[dict[str, str], dict[str, str]]:
-        """The broker's values of those fields that are about the partition, and why some are missing."""
+    def observe_partition(self, *, offsets: bool) -> dict[str, str]:
+        """The broker's values of those fields that are about the partition: of its offsets in the group, or its log."""
         found: dict[str, str] = {}
-        missing: dict[str, str] = {}
-        self._read_partition(partial(self._read, found, missing))
-        return found, missing
+        read = partial(self._read, found, {})
+        if offsets:
+            self._read_offsets(read)
+        else:
+            self._read_partition(read)
+        return found
+
+    def _read_offsets(self, read: "Callable[[Sequence[str], Callable[[], Sequence[str]]], None]") -> None:
+        read([observation.OFFSET], lambda: [self._offset()])
+        read([observation.ALL_OFFSETS], lambda: [self._offset(of_all=True)])
+        read([observation.PLAIN_OFFSET], lambda: [self._offset(stable=False)])
 
     def _read_partition(self, read: "Callable[[Sequence[str], Callable[[], Sequence[str]]], None]") -> None:
         read([observation.LOG, observation.WATERMARK], partial(_or_malformed, self._log))
@@ -845,7 +857,12 @@ class Stage:
             return error_name(group["ErrorCode"])
         if of_all and not group["Topics"]:
             return observation.NO_OFFSET
-        part = _first(_first(group["Topics"], Name=self.topic)["Partitions"], PartitionIndex=self.partition)
+        parts = _first(group["Topics"], Name=self.topic)["Partitions"]
+        if of_all and self.second_partition >= 0:
+            parts = [part for part in parts if part["PartitionIndex"] != self.second_partition]
+            if not parts:
+                return observation.NO_OFFSET
+        part = _first(parts, PartitionIndex=self.partition)
         return error_name(part["ErrorCode"]) if part["ErrorCode"] else str(part["CommittedOffset"])
 
     def _members(self) -> str:

@@ -4,7 +4,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -83,8 +83,7 @@ class Territory:
             self._free = [(topic, number) for number in range(self._create(topic))]
         stage = self._stage(*self._free.pop(0))
         if has_second and self._free:
-            topic, partition = self._free.pop(0)
-            stage.second = replace(stage, topic=topic, partition=partition)
+            _, stage.second_partition = self._free.pop(0)
         return stage
 
     def stage_on(self, node: int, names: Sequence[str], away: Address | None = None) -> Stage:

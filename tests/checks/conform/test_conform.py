@@ -296,12 +296,27 @@ def test_a_transaction_that_is_decided_in_one_of_its_partitions_only_diverges(mo
     assert told[f"{STABLE}{IN_SECOND}"] == ("2", "0")
 
 
+def test_a_group_that_loses_one_of_two_offsets_of_a_transaction_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch = ServedGroups.fetch
+
+    def found(self: ServedGroups, name: str, partition: str, require_stable: bool) -> Any:
+        is_lost = int(partition.rpartition("-")[2]) % 2
+        return fetch(self, name, "never-0" if is_lost else partition, require_stable)
+
+    monkeypatch.setattr(ServedGroups, "fetch", found)
+    edge = "offsets: written: A, PrepareCommit of A: settle"
+    with served() as cluster:
+        report = report_on(cluster, "offsets", only=edge)
+    assert report.results[edge].found is Found.DIVERGES
+    told = {each.what: (each.allowed, each.observed) for each in report.results[edge].differences}
+    assert told[f"offset of the group{IN_SECOND}"] == ("0", "-1")
+    assert all(name.endswith(IN_SECOND) for name in told), "the first partition has its offset"
+
+
 def test_a_batch_that_only_one_of_two_leaders_refuses_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
     ask = Stage.ask
     refused = Reply(error=ErrorCode.INVALID_TXN_STATE)
-    monkeypatch.setattr(
-        Stage, "ask", lambda self, *rest: refused if self.partition == 1 and self.second is None else ask(self, *rest)
-    )
+    monkeypatch.setattr(Stage, "ask", lambda self, *rest: refused if self.partition == 1 else ask(self, *rest))
     edge = "reading: open: nothing, last entry: nothing: Produce(next, A)"
     with served() as cluster:
         report = report_on(cluster, "reading", only=edge)
@@ -681,7 +696,7 @@ def test_a_broker_that_conforms_as_far_as_it_goes_says_how_far(
 ) -> None:
     monkeypatch.setattr(Session, "unsupported", lambda _: {"Produce": "Produce: not here"})
     monkeypatch.setattr(stage.Stage, "observe", lambda *_, **__: ({}, {"log": "Fetch: not here"}))
-    monkeypatch.setattr(stage.Stage, "observe_partition", lambda *_: ({}, {}))
+    monkeypatch.setattr(stage.Stage, "observe_partition", lambda *_, **__: {})
     with served() as cluster:
         assert call(cluster, "--only", "reading: *") == 0
     told = capsys.readouterr().out
