@@ -170,12 +170,22 @@ def _sequence(leader: Partition, identity: Identity, which: str) -> tuple[int, i
         case "the oldest remembered again" if len(cached) == limits.cached_batches:
             return cached[0].sequence, cached[0].count
         case "one that is forgotten again" if len(cached) == limits.cached_batches and cached[0].sequence > 0:
-            return cached[0].sequence - 1, 1
+            return _before(leader, identity, cached[0].sequence)
         case "again and one more" if cached:
             return cached[-1].sequence, cached[-1].count + 1
         case "the last before the wrap" if known is None:
             return MAX_SEQUENCE, 1
     return None
+
+
+def _before(leader: Partition, identity: Identity, sequence: int) -> tuple[int, int]:
+    """First sequence and number of records of the batch in the log that ends before a sequence."""
+    limits = leader.state.log.limits
+    for batch in leader.state.log.entries:
+        is_own = (batch.producer_id, batch.epoch) == (identity.producer_id, identity.epoch)
+        if is_own and limits.next_sequence(limits.last_sequence(batch)) == sequence:
+            return batch.sequence, batch.count
+    return sequence - 1, 1
 
 
 def asked(state: Visible, request: Request) -> Asked | None:
