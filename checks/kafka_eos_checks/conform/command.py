@@ -395,7 +395,8 @@ def whole_story(result: Result, client: int) -> str:
     lines = [story(result, client), ""]
     for number, each in enumerate(result.scenario, start=1):
         allowed = f"   (allowed: {' or '.join(each.allowed)})" if each.allowed else ""
-        lines.append(f"{number}. {each.label}: {each.answered}{allowed}")
+        answered = f": {each.answered}" if each.answered else ""
+        lines.append(f"{number}. {each.label}{answered}{allowed}")
         lines += [f"   {each.request}", f"   {each.response}"] if each.request else []
     return "\n".join(lines)
 

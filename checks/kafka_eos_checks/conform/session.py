@@ -189,8 +189,8 @@ def conform(
     Args:
         session: the session.
         wanted: the names of the edges.
-        on_progress: is told, after each scenario, the mechanism, how many of its edges are left, and those that have
-            diverged so far.
+        on_progress: is told, at first and after each scenario, the mechanism, how many of its edges are left, and
+            those that have diverged so far.
         keeps: if the broker cannot be used any more, report what was found until then.
 
     Raises:
@@ -206,6 +206,8 @@ def conform(
             runner.leave_out(_left_out(quotient, unsupported))
             names = [name for name in quotient.edges if name in wanted]
             say = partial(on_progress, quotient.mechanism.name) if on_progress is not None else None
+            if say is not None and names:
+                say(len(names), [])  # what is about to be asked: with outages it may be long until anything is known
             try:
                 report.results |= runner.cover(names, say)
             except STOPS as error:

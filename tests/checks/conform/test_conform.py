@@ -719,6 +719,23 @@ def test_scenarios_wait_for_the_next_assignment_of_a_group_as_long_as_the_broker
     assert slept.count(1.5) > 5
 
 
+def test_progress_names_the_mechanism_before_its_first_scenario() -> None:
+    told: list[tuple[str, int, list[str]]] = []
+    with served() as cluster:
+        session = open_session(Target(bootstrap=cluster.bootstrap_servers), [MECHANISMS[0]])
+        wanted = [name for name in session.edges() if "any: Init" in name]
+        conform(session, wanted, lambda *said: told.append(said))
+        session.wire.close()
+    assert told[0] == ("idempotence", 2, [])
+    assert told[-1] == ("idempotence", 0, [])
+
+
+def test_a_step_without_an_answer_is_told_without_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with served() as cluster:
+        assert call(cluster, "--repeat", "commit: PrepareAbort: settle") == 0
+    assert re.search(r"^\d+\. markers are written, the transaction is closed$", capsys.readouterr().out, re.MULTILINE)
+
+
 def test_a_broker_that_ends_leaves_a_report_with_the_request_that_ended_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
