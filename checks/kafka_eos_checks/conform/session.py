@@ -134,7 +134,7 @@ def open_session(target: Target, mechanisms: Iterable[Mechanism] = MECHANISMS) -
         Unreachable: when nobody answers.
         Unusable: when it is asked for a version that it does not have.
     """
-    wire = Wire(address_of(target.bootstrap), target.security, target.seconds, CAPS)
+    wire = Wire(address_of(target.bootstrap), target.security, target.seconds, CAPS, gives_up=True)
     try:
         wire.connect()
         return _session(target, wire, mechanisms)

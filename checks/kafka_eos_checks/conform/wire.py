@@ -189,6 +189,7 @@ class Wire:
         caps: the newest version to be used, by API.
         offered: the oldest and the newest version that the broker offers, by API.
         features: the finalized levels of features, by name.
+        gives_up: a broker that hangs is not asked for an API any more: right for a run that ends, not for a watch.
     """
 
     bootstrap: Address
@@ -197,6 +198,7 @@ class Wire:
     caps: Mapping[str, int] = field(default_factory=dict)
     offered: dict[str, tuple[int, int]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
+    gives_up: bool = False
     _connections: dict[Address, Connection] = field(default_factory=dict)
     _silent: Counter[tuple[str, Address]] = field(default_factory=Counter)
 
@@ -252,13 +254,13 @@ class Wire:
         """Send a request to a broker, by default the first one.
 
         Raises:
-            NoAnswer: when it is not answered; the connection is closed then. A broker that hangs is asked a few times.
+            NoAnswer: when it is not answered; the connection is closed then.
             Unreachable: when nobody answers there.
             Unsupported: when the broker does not offer it.
         """
         chosen = self.version(api) if version is None else version
         address = at or self.bootstrap
-        if self._silent[api, address] >= SILENT_LIMIT:
+        if self.gives_up and self._silent[api, address] >= SILENT_LIMIT:
             times = f"{SILENT_LIMIT} times in a row"
             raise NoAnswer(f"{api}: no answer within {self.seconds:g} s, {times}; {address} is not asked for it again")
         try:
