@@ -47,6 +47,20 @@ Write and Describe on TransactionalId; DescribeConfigs on Cluster, for the secon
 the next (group.consumer.assignment.interval.ms, which scenarios wait for); IdempotentWrite on Cluster before 3.0;
 ClusterAction on Cluster for markers, and for questions about transactions, as brokers send them to each other.
 
+A broker that is not finished is asked for what it offers; the rest is not supported, and not judged. In this order:
+  --only 'idempotence: *'   needs ApiVersions, Metadata, CreateTopics (or a broker that makes what Metadata asks about),
+                            InitProducerId and Produce; Fetch, ListOffsets and DescribeProducers read back
+  --only 'transaction: *'   FindCoordinator, EndTxn, and AddPartitionsToTxn, or TxnOffsetCommit in version 2;
+                            DescribeTransactions, ListTransactions and OffsetFetch read back
+  --only 'reading: *'       what readers of committed data get of two transactions in two partitions
+  --only 'commit: *', 'offsets: *', 'static: *', 'members: *'   offsets and groups
+--list names all edges; --repeat ID shows every message of the scenario of one that diverges.
+
+An edge is named after the mechanism, the state that decides, and the request. 'next' is the batch with the producer's
+next sequence, 'gap' leaves one out, 'again' is the last one once more. 'epoch - 1' and 'epoch + 1' are relative to the
+epoch that the coordinator has (of a producer without transactions: the leader), 'producer id alone' is without epoch.
+'settle' is what the broker does by itself: it writes markers, and completes the transaction.
+
 Some scenarios leave a transaction open (timeout-…), all at once: until 2 s have passed, and the broker's
 transaction.abort.timed.out.transaction.cleanup.interval.ms, by which the coordinator has to abort it.
 
@@ -66,6 +80,9 @@ could be started, 2 the call cannot be used
 _LEGAL_PREFIX = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 
 
+NOTHING_COMPARED = (
+    "nothing was compared: the broker supports none of these edges; --help says with which requests a new broker begins"
+)
 NO_BROKER = """name the broker with --bootstrap HOST:PORT, or give --peers, which starts brokers itself.
 To try the command without a broker of your own:
   kafka-eos serve                                 a broker in memory, on 127.0.0.1:9092
@@ -243,7 +260,7 @@ def _with(session: Session, arguments: argparse.Namespace) -> int:
             told.update(diverged)
             status.update(f"{name}: {left} edges left, {len(told)} diverge" if told else f"{name}: {left} edges left")
 
-        report = conform(session, wanted, tell)
+        report = conform(session, wanted, tell, keeps=True)
     print_report(report)
     if arguments.json:
         write_json(arguments.json, [report])
@@ -347,7 +364,8 @@ def print_report(report: Report) -> None:
         answer_console.print(f"NOT SUPPORTED  {reason}", markup=False, soft_wrap=True)
     for reason in sorted(report.counts.unread):
         answer_console.print(f"NOT READ BACK  {reason}", markup=False, soft_wrap=True)
-    answer_console.print(table(report))
+    if report.is_compared:
+        answer_console.print(table(report))
     counts, busy = report.counts, report.busy()
     level = "not told" if report.level is None else str(report.level)
     meanwhile = ", ".join(f"{count} times {what}" for what, count in sorted(busy.items())) or "nothing was asked"
@@ -360,7 +378,14 @@ def print_report(report: Report) -> None:
         soft_wrap=True,
     )
     if not report.is_compared:
-        answer_console.print("nothing was compared: the broker supports none of these edges", markup=False)
+        answer_console.print(NOTHING_COMPARED, markup=False, soft_wrap=True)
+    elif unsupported := report.found[Found.UNSUPPORTED]:
+        every = sum(report.found.values())
+        answer_console.print(f"not supported, so not judged: {unsupported} of {every} edges", markup=False)
+    if report.is_compared and not counts.observations:
+        answer_console.print("only answers were compared: the state was not read back anywhere", markup=False)
+    if report.stopped:
+        answer_console.print(f"the run ended early: {report.stopped}", markup=False, soft_wrap=True)
     if report.left:
         answer_console.print(f"left behind: {', '.join(report.left)}", markup=False, soft_wrap=True)
 
@@ -370,7 +395,8 @@ def whole_story(result: Result, client: int) -> str:
     lines = [story(result, client), ""]
     for number, each in enumerate(result.scenario, start=1):
         allowed = f"   (allowed: {' or '.join(each.allowed)})" if each.allowed else ""
-        lines.append(f"{number}. {each.label}: {each.answered}{allowed}")
+        answered = f": {each.answered}" if each.answered else ""
+        lines.append(f"{number}. {each.label}{answered}{allowed}")
         lines += [f"   {each.request}", f"   {each.response}"] if each.request else []
     return "\n".join(lines)
 

@@ -9,23 +9,28 @@ from dataclasses import dataclass, field
 from functools import cache
 from inspect import cleandoc
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 from kafka_eos import machines
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.broker import Broker
-from kafka_eos.machines.machine import Instance, step
+from kafka_eos.machines.machine import Action, Instance, step
 from kafka_eos.machines.spec_mapping import camel_case
-from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.kit.paths import CLONE, is_clone, spec_folder
 from kafka_eos_checks.tla.modules import ModuleFolder
 
 _FOLDER = Path(machines.__file__).parent
 
 
 @cache
+def _modules() -> ModuleFolder:
+    return ModuleFolder(spec_folder())
+
+
+@cache
 def operators() -> frozenset[tuple[str, str]]:
     """The operators that ``Broker`` depends on: (module, operator)."""
-    return ModuleFolder(spec_folder()).reached_through(Broker.MODULE, "Spec")
+    return _modules().reached_through(Broker.MODULE, "Spec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +40,26 @@ class Rule:
     Attributes:
         name: its name, with its module.
         says: the first paragraph of its comment.
+        code: the file and the line of the method.
     """
 
     name: str
     says: str = field(compare=False)
+    code: tuple[str, int] = field(compare=False)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.says}"
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where the operator and the method are: ``file:line`` in a clone, or from the folder of the packages on."""
+        module, _, operator = self.name.partition("!")
+        spec = _modules()
+        home, definition = spec.operators(module).get(operator, ("", None)) if module in spec.paths else ("", None)
+        of_spec = [f"spec/{spec.paths[home].name}:{definition.line}"] if definition is not None else []
+        root = CLONE if is_clone() else _FOLDER.parents[1]
+        file, line = self.code
+        return (*of_spec, f"{Path(file).resolve().relative_to(root.resolve())}:{line}")
 
 
 def deciding(state: Broker, instance: Instance) -> tuple[Rule, ...]:
@@ -82,10 +100,14 @@ def deciding(state: Broker, instance: Instance) -> tuple[Rule, ...]:
         sys.setprofile(before)
     if after.answer.error is not ErrorCode.NONE and codes:
         return tuple(dict.fromkeys(codes))
-    said = getattr(type(state), instance.action.method).__doc__
-    module = Broker.MODULE if hasattr(Broker, instance.action.method) else "conform"
-    action = Rule(f"{module}!{instance.action.name}", _comment(said))
-    return tuple(dict.fromkeys([action, *conditions]))
+    return tuple(dict.fromkeys([of_action(type(state), instance.action), *conditions]))
+
+
+def of_action(machine: type[Broker], action: Action) -> Rule:
+    """An action of ``Broker``, or of this room, as a rule."""
+    method = getattr(machine, action.method)
+    module = Broker.MODULE if hasattr(Broker, action.method) else "conform"
+    return Rule(f"{module}!{action.name}", _comment(method.__doc__), _place(method.__code__))
 
 
 def _code(value: object) -> ErrorCode | None:
@@ -110,7 +132,11 @@ def _is_of_broker(frame: FrameType | None) -> bool:
 
 
 def _rule(frame: FrameType) -> Rule:
-    return Rule("!".join(_operator(frame)), _comment(str(frame.f_code.co_consts[0])))
+    return Rule("!".join(_operator(frame)), _comment(str(frame.f_code.co_consts[0])), _place(frame.f_code))
+
+
+def _place(code: CodeType) -> tuple[str, int]:
+    return code.co_filename, code.co_firstlineno
 
 
 def _comment(docstring: str | None) -> str:

@@ -170,12 +170,22 @@ def _sequence(leader: Partition, identity: Identity, which: str) -> tuple[int, i
         case "the oldest remembered again" if len(cached) == limits.cached_batches:
             return cached[0].sequence, cached[0].count
         case "one that is forgotten again" if len(cached) == limits.cached_batches and cached[0].sequence > 0:
-            return cached[0].sequence - 1, 1
+            return _before(leader, identity, cached[0].sequence)
         case "again and one more" if cached:
             return cached[-1].sequence, cached[-1].count + 1
         case "the last before the wrap" if known is None:
             return MAX_SEQUENCE, 1
     return None
+
+
+def _before(leader: Partition, identity: Identity, sequence: int) -> tuple[int, int]:
+    """First sequence and number of records of the batch in the log that ends before a sequence."""
+    limits = leader.state.log.limits
+    for batch in leader.state.log.entries:
+        is_own = (batch.producer_id, batch.epoch) == (identity.producer_id, identity.epoch)
+        if is_own and limits.next_sequence(limits.last_sequence(batch)) == sequence:
+            return batch.sequence, batch.count
+    return sequence - 1, 1
 
 
 def asked(state: Visible, request: Request) -> Asked | None:
@@ -381,6 +391,7 @@ class Mechanism:
         group_protocol: the group's.
         has_topic: each scenario needs a topic of one partition, so that its members are assigned nothing else.
         needs: the API without which no scenario can be played, "" for none.
+        has_second: whatever is done to the partition is done to another one too, which has the same fate.
     """
 
     name: str
@@ -395,6 +406,7 @@ class Mechanism:
     group_protocol: str = CLASSIC
     has_topic: bool = False
     needs: str = ""
+    has_second: bool = False
 
     @property
     def alone(self) -> bool:
@@ -735,7 +747,7 @@ def _seen_by_readers(state: Visible, request: Request, ends: bool) -> str:  # no
 
 READING = Mechanism(
     name="reading",
-    title="two transactions in one partition: last stable offset, aborted transactions, what readers are given",
+    title="two transactions in the same partitions: last stable offset, aborted transactions, what readers are given",
     kips="KIP-98",
     transactional_ids=("A", "B"),
     sends=(
@@ -764,6 +776,7 @@ READING = Mechanism(
     place=_place_of_readers,
     seen=_seen_by_readers,
     with_offset=False,
+    has_second=True,
 )
 
 
@@ -827,6 +840,7 @@ GROUP_OFFSETS = Mechanism(
     ),
     place=_place_of_offsets,
     seen=_seen_of_offsets,
+    has_second=True,
 )
 
 

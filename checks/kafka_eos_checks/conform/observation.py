@@ -20,8 +20,24 @@ ALL_OFFSETS, PLAIN_OFFSET = "offset of the group among all", "offset of the grou
 NOTHING = "nothing"
 NO_OFFSET = "-1"
 AS_IN_LOG = "as in the log, below the last stable offset"
+_ASKED_BY = {
+    **dict.fromkeys((LOG, WATERMARK), "Fetch, read_uncommitted"),
+    **dict.fromkeys((STABLE, COMMITTED, LATER), "Fetch, read_committed"),
+    **dict.fromkeys((LATEST_COMMITTED, TIMED), "ListOffsets, read_committed"),
+    PRODUCERS: "DescribeProducers",
+    MEMBERS: "ConsumerGroupDescribe",
+    **dict.fromkeys((OFFSET, ALL_OFFSETS), "OffsetFetch, requireStable"),
+    PLAIN_OFFSET: "OffsetFetch",
+}
 LATER_STARTS = 3
 """The number of offsets besides the first from which a read_committed reader begins: those of the last batches."""
+
+
+def asked_by(what: str) -> str:
+    """The requests that read a field back; "" for an answer."""
+    if what.startswith(("coordinator of ", "listed state of ")):
+        return "DescribeTransactions" if what.startswith("c") else "ListTransactions"
+    return _ASKED_BY.get(what, "")
 
 
 def coordinator_field(name: str) -> str:

@@ -31,11 +31,10 @@ from kafka_eos_checks.conform.mechanisms import (
     Request,
     asked,
 )
-from kafka_eos_checks.conform.quotient import Edge, Quotient, step_of
+from kafka_eos_checks.conform.quotient import Edge, Quotient, Step, step_of
 from kafka_eos_checks.conform.run import FAILURES, Difference, Diverged, Exchange, Found, Play, Result, Runner
-from kafka_eos_checks.conform.stage import TRANSACTION_KEY
 from kafka_eos_checks.conform.territory import Territory
-from kafka_eos_checks.conform.visible import CURRENT, DATA, NONE
+from kafka_eos_checks.conform.visible import DATA, Visible
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported, Wire, wait
 
 RESTART, NO_LEADER, TIMEOUT = "restart", "no-leader", "timeout"
@@ -136,11 +135,16 @@ class Outages:
         """
         try:
             self._run("--stop", self.commands.stop)
-            self._wait_until(lambda: self._is_down(topics), f"--stop: broker {self.node} still answers")
+            self._wait_until(
+                lambda: "" if self._is_down(topics) else "it still answers",
+                f"--stop: broker {self.node} is still there",
+            )
             yield
         finally:
             self._run("--start", self.commands.start)
-            self._wait_until(lambda: self._leads(topics), f"--start: broker {self.node} does not lead its partitions")
+            self._wait_until(
+                lambda: self._is_missing(topics), f"--start: broker {self.node} does not lead its partitions"
+            )
 
     def _run(self, option: str, command: str) -> None:
         line = command.replace(NODE, str(self.node))
@@ -162,11 +166,16 @@ class Outages:
         if done.returncode:
             raise OutageFailed(f"{option}: {line!r} ended with {done.returncode}: {said or 'it said nothing'}")
 
-    def _wait_until(self, done: Callable[[], bool], otherwise: str) -> None:
+    def _wait_until(self, missing: Callable[[], str], otherwise: str) -> None:
+        """Wait until nothing is missing any more.
+
+        Raises:
+            OutageFailed: something still is; the message has what.
+        """
         deadline, attempt = time.monotonic() + OUTAGE_SECONDS, 0
-        while not done():
+        while why := missing():
             if time.monotonic() > deadline:
-                raise OutageFailed(f"{otherwise} after {OUTAGE_SECONDS:g} s")
+                raise OutageFailed(f"{otherwise} after {OUTAGE_SECONDS:g} s: {why}")
             wait(attempt)
             attempt += 1
         self.wire.close()
@@ -185,12 +194,16 @@ class Outages:
         except Unreachable:
             return self.is_alone
 
-    def _leads(self, topics: Collection[str]) -> bool:
+    def _is_missing(self, topics: Collection[str]) -> str:
+        """The reason why the broker does not lead all partitions of topics again; "" if it does."""
         try:
             self.wire.ask("Metadata", {"Topics": []}, self.address)  # Kafka elects a leader before it opens its port
-            return self._leaders(topics) == {self.node}
-        except (NoAnswer, Unreachable):
-            return False
+            leaders = self._leaders(topics)
+        except (NoAnswer, Unreachable) as error:
+            return str(error)
+        if leaders == {self.node}:
+            return ""
+        return f"Metadata names {', '.join(map(str, sorted(leaders))) or 'nobody'} as their leader"
 
 
 @dataclass(slots=True)
@@ -307,31 +320,16 @@ class Interrupting(Runner):
         if not plays:
             return
         try:
-            away = {edge.name for edge, play in plays if self._may_remember(edge, play)}
             with self._stops.outage({play.stage.topic for _, play in plays}):
                 self.territory.places.forget()
                 early = self._end_without_leader(plays) if self.quotient.kind == NO_LEADER else {}
             self.territory.places.forget()
             for edge, play in plays:
                 if edge.name not in self.results:
-                    result = self._after(edge, play, early.get(edge.name, ()))
-                    if edge.name in away and result.found is Found.DIVERGES:
-                        reason = f"restart: the coordinator is not on broker {self._stops.node}, and forgets nothing"
-                        result = Result(edge=edge, found=Found.UNSUPPORTED, reason=reason)
-                    self.results[edge.name] = result
+                    self.results[edge.name] = self._after(edge, play, early.get(edge.name, ()))
         finally:
             for _, play in plays:
                 self._end(play)
-
-    def _may_remember(self, edge: Edge, play: Play) -> bool:
-        """Whether the answer may differ because the coordinator is on another broker than the one that restarts."""
-        request = edge.path[-1]
-        if self.quotient.kind != RESTART or self._stops.is_alone:
-            return False
-        if request.action != "InitProducerId" or request.whose in {NONE, CURRENT}:
-            return False
-        asked_at = self.territory.places.coordinator(TRANSACTION_KEY, play.stage.transactional_id(request.name))
-        return asked_at != self._stops.address
 
     def _led_up_to(self, edge: Edge, timeout_ms: int = OPEN_MS) -> Play | None:
         """A scenario before its last request; None if it cannot be played so far, which is the edge's result."""
@@ -364,10 +362,10 @@ class Interrupting(Runner):
         try:
             if self.quotient.kind == RESTART:
                 self._tell(play, f"broker {self._stops.node} is stopped and started again")
-                play.state = play.state.restarted()
+                remembering, play.state = play.state.remembering(), play.state.restarted()
                 if play.state.is_settled:
                     play.compare_state()
-                play.take(play.step(edge.path[-1]), read_back=True)
+                play.take(self._either(play.step(edge.path[-1]), remembering), read_back=True)
             elif self.quotient.kind == TIMEOUT:
                 play.compare_state()
                 play.take(play.step(edge.path[-1]), read_back=True)
@@ -384,6 +382,15 @@ class Interrupting(Runner):
             return Result(edge=edge, found=Found.DIVERGES, differences=early, scenario=scenario)
         found = Found.KNOWN if play.known else Found.CONFORMS
         return Result(edge=edge, found=found, known=play.known, scenario=scenario)
+
+    def _either(self, step: Step, remembering: Visible) -> Step:
+        """A step whose answer may also be that of coordinators that have kept what Kafka's forget in a restart."""
+        given = asked(remembering, step.asked.request)
+        assert given is not None, f"{step.asked.request} makes no sense here"
+        found = dict(step.outcomes)
+        for answer, after in step_of(self.quotient.mechanism, remembering, given).outcomes:
+            found.setdefault(answer, after)
+        return replace(step, outcomes=tuple(found.items()))
 
     @staticmethod
     def _tell(play: Play, what: str) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Self
 
-from kafka_eos_checks.conform.deciding import Rule, deciding
+from kafka_eos_checks.conform.beyond import ConformingBroker
+from kafka_eos_checks.conform.deciding import Rule, deciding, of_action
 from kafka_eos_checks.conform.mechanisms import SETTLE, Asked, Mechanism, Request, asked, outcomes
-from kafka_eos_checks.conform.visible import Outcome, Settings, Visible
+from kafka_eos_checks.conform.visible import Outcome, Settings, Visible, action_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,11 @@ class Step:
     edge: str
 
     def rules(self) -> tuple[Rule, ...]:
-        """The operators of the spec that decide the answers."""
+        """The operators of the spec that decide the answers, or the actions that the broker takes by itself."""
+        if self.is_settle:
+            return tuple(
+                of_action(ConformingBroker, action_of(name)) for name in ("WriteMarker", "CompleteTransaction")
+            )
         found = [rule for state in self.state.meanwhile() for rule in deciding(state.broker, self.asked.instance)]
         return tuple(dict.fromkeys(found))
 
@@ -166,6 +171,21 @@ class Quotient:
                 if arc.target not in met:
                     met.add(arc.target)
                     queue.append((arc.target, longer))
+        return []
+
+    def way_to_place(self, place: Hashable) -> list[Request]:
+        """A shortest run from the initial state to a node; empty for the initial one, and for one that is not there."""
+        wanted = self.places.get(place, 0)
+        queue: deque[tuple[int, tuple[Request, ...]]] = deque([(0, ())])
+        met = {0}
+        while queue:
+            here, path = queue.popleft()
+            if here == wanted:
+                return list(path)
+            for arc in self.arcs[here]:
+                if arc.target not in met:
+                    met.add(arc.target)
+                    queue.append((arc.target, (*path, arc.request)))
         return []
 
     def plan(self, wanted: Container[str], longest: int) -> list[int]:

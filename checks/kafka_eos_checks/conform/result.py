@@ -13,8 +13,9 @@ from rich.table import Table
 from kafka_eos.machines.broker import HEARTBEAT
 from kafka_eos_checks.conform.known import Cause, causes, known_differences
 from kafka_eos_checks.conform.mechanisms import SETTLE
+from kafka_eos_checks.conform.observation import asked_by
 from kafka_eos_checks.conform.quotient import Edge, Quotient
-from kafka_eos_checks.conform.run import ANSWER, Counts, Exchange, Found, Result
+from kafka_eos_checks.conform.run import ANSWER, IN_SECOND, NOT_ASKED, OUT_OF_REACH, Counts, Exchange, Found, Result
 from kafka_eos_checks.drawing.sequence_diagram import Kind, Lifeline, Role, Violation, sequence_diagram
 from kafka_eos_checks.drawing.sequence_diagram import Step as Drawn
 from kafka_eos_checks.kit.terminal import WordTable
@@ -67,6 +68,7 @@ class Report:
         seconds: wall time.
         names: the prefix of all names.
         left: what could not be deleted.
+        stopped: why the run ended before all edges were asked for; "" if it did not.
     """
 
     target: str
@@ -80,6 +82,7 @@ class Report:
     seconds: float = 0.0
     names: str = ""
     left: list[str] = field(default_factory=list)
+    stopped: str = ""
 
     @property
     def found(self) -> Counter[Found]:
@@ -112,9 +115,19 @@ class Report:
             yield mechanism, request, kips, counted
 
     def differing(self) -> list[Result]:
-        """The results that do not conform: divergences first, then unknown ones; the shortest scenario first."""
+        """The results that do not conform: divergences first, then unknown ones; the shortest scenario first.
+
+        Edges that were not asked for come after those that are the reason.
+        """
         bad = [result for result in self.results.values() if result.found in _DIFFERING]
-        return sorted(bad, key=lambda result: (_DIFFERING.index(result.found), len(result.scenario)))
+        return sorted(
+            bad,
+            key=lambda result: (
+                _DIFFERING.index(result.found),
+                result.reason.startswith((OUT_OF_REACH, NOT_ASKED)),
+                len(result.scenario),
+            ),
+        )
 
     def kinds(self) -> list[list[Result]]:
         """The differing results by kind, the one with the shortest scenario first."""
@@ -190,14 +203,15 @@ def story(result: Result, client: int) -> str:
     if result.reason:
         lines.append(f"  {result.reason}")
     for difference in result.differences:
+        told_by = asked_by(difference.what.removesuffix(IN_SECOND))
         lines += [
-            f"  {difference.what}",
+            f"  {difference.what}{f' ({told_by})' if told_by else ''}",
             f"    the spec: {difference.allowed}",
             f"    the broker: {difference.observed}",
         ]
     last = result.scenario[-1] if result.scenario else None
     if last is not None and result.found is Found.DIVERGES:
-        lines += [f"  why: {rule}" for rule in last.rules()]
+        lines += [f"  why: {rule} [{', '.join(rule.places)}]" for rule in last.rules()]
         lines.append(f"  defined by: {kips_of(result.edge, client)}")
         lines += [f"  known of: {each.brokers}. {each.cause} ({each.source})" for each in causes_of(result)]
         if last.request:
@@ -282,6 +296,7 @@ def to_json(report: Report) -> dict[str, Any]:
             for each in report.quotients
         ],
         "left_behind": report.left,
+        "stopped": report.stopped,
         "results": [_result_json(result, report.client) for result in report.results.values()],
     }
 

@@ -1,7 +1,7 @@
 """Scenarios on a broker: walks through the graph, each answer compared with the spec's, each state read back."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ from kafka_eos_checks.conform.mechanisms import Request, asked
 from kafka_eos_checks.conform.observation import OFFSET
 from kafka_eos_checks.conform.quotient import Edge, Quotient, Step, edge_of, step_of
 from kafka_eos_checks.conform.stage import Reply, Stage, error_name
-from kafka_eos_checks.conform.visible import Answer, Visible
+from kafka_eos_checks.conform.visible import Answer, Outcome, Visible
 from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported, wait
 
 LONGEST_SCENARIO = 60
@@ -21,6 +21,18 @@ LONGEST_SCENARIO = 60
 
 ANSWER = "answer"
 """The name of a difference that is no field that was read back."""
+
+LAST_REQUESTS = (2, 3, 5, 8, 13)
+"""The numbers of last requests of a long scenario that are tried, if the shortest scenario of an edge shows nothing."""
+BY_ANOTHER_WAY = "--repeat, which plays the shortest way to it, does not show it; this one does"
+NO_ANSWER = "no answer"
+NOT_ASKED = "it was not asked, because the run ended"
+OUT_OF_REACH = "every way to it leads through what"
+"""The beginning of the reason of an edge that was not asked for because of others."""
+IN_SECOND = " in the second partition"
+"""The end of the names of what differs in the second partition of a scenario."""
+OF_PARTITIONS = {"AddPartitionsToTxn", "Produce", "TxnOffsetCommit", "OffsetCommit", "OffsetDelete"}
+"""The requests that a scenario with two partitions makes about each of them."""
 
 BUSY = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS}
 """Codes that say "not yet": the request is repeated for as long as a broker needs for what it does by itself."""
@@ -111,7 +123,7 @@ class Diverged(Exception):  # noqa: N818 - what happened
     """The broker did something that the spec does not allow."""
 
     def __init__(self, differences: Sequence[Difference], *, answer: bool) -> None:
-        super().__init__("; ".join(each.what for each in differences))
+        super().__init__(f"{'; '.join(each.what for each in differences)}: another than the spec allows")
         self.differences = tuple(differences)
         self.answer = answer
 
@@ -133,6 +145,7 @@ class Play:
         tolerated: fields in which the two sides differ already.
         transcript: the steps so far.
         requests: the requests that were taken.
+        places: the node of the graph before each of them.
         known: the id of the recorded difference that the last answer belongs to.
     """
 
@@ -144,6 +157,7 @@ class Play:
     tolerated: set[str] = field(default_factory=set)
     transcript: list[Exchange] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
+    places: list[Hashable] = field(default_factory=list)
     known: str = ""
 
     def step(self, request: Request) -> Step:
@@ -166,11 +180,14 @@ class Play:
             NoAnswer, Unsupported: when it could not be asked.
         """
         compares = read_back and (step.is_settle or self.state.is_settled)
+        self.places.append(self.quotient.mechanism.place(self.state))
         if step.is_settle:
             [(_, after)] = step.outcomes
-            self.stage.settle(sorted(after.coordinators), after.data.end)
+            for stage in filter(None, (self.stage, self.stage.second)):
+                stage.settle(sorted(after.coordinators), after.data.end)
             self.requests.append(step.asked.request)
-            self.transcript.append(Exchange(label="markers are written, the transaction is closed", api="", name="A"))
+            label = "markers are written, the transaction is closed"
+            self.transcript.append(Exchange(label=label, api="", name="A", rules=step.rules))
         else:
             after = self._asked(step)
         self.state = after
@@ -178,37 +195,49 @@ class Play:
             self.compare_state()
 
     def _asked(self, step: Step) -> Visible:
-        given, answers = step.asked, [answer for answer, _ in step.outcomes]
         self.known = ""
-        identity = next((answer.identity for answer in answers if answer.error is ErrorCode.NONE), None)
-        deadline, attempt = time.monotonic() + self.patience, 0
-        self.counts.requests += 1
-        while True:
-            reply = self.stage.ask(given, identity)
-            outcome = next((each for each in step.outcomes if agrees(reply, each[0])), None)
-            if outcome is not None or reply.error not in BUSY or time.monotonic() > deadline:
-                break
-            self.counts.retries += 1
-            wait(attempt)
-            attempt += 1
-        self.transcript.append(self._exchange(step, answers, reply))
-        self.requests.append(given.request)
+        try:
+            reply, outcome = self._answered(self.stage, step, step.outcomes)
+        except (NoAnswer, Unreachable):
+            self.transcript.append(self._exchange(step, step.outcomes, None))
+            raise
+        self.transcript.append(self._exchange(step, step.outcomes, reply))
+        self.requests.append(step.asked.request)
         if outcome is None:
-            allowed = " or ".join(shown_answer(answer) for answer in answers if not answer.known)
-            raise Diverged([Difference(what=ANSWER, allowed=allowed, observed=shown_reply(reply))], answer=True)
+            raise Diverged([_wrong(step.outcomes, reply)], answer=True)
+        if self.stage.second is not None and step.asked.request.api in OF_PARTITIONS:
+            reply, again = self._answered(self.stage.second, step, [outcome])
+            if again is None:
+                self.transcript.append(self._exchange(step, [outcome], reply, IN_SECOND))
+                raise Diverged([_wrong([outcome], reply, IN_SECOND)], answer=True)
         self.known = outcome[0].known
         return outcome[1]
 
-    def _exchange(self, step: Step, answers: Sequence[Answer], reply: Reply) -> Exchange:
-        given = step.asked
+    def _answered(self, stage: Stage, step: Step, outcomes: Sequence[Outcome]) -> tuple[Reply, Outcome | None]:
+        """The answer of a broker that is not busy any more, and the outcome that it agrees with."""
+        identity = next((answer.identity for answer, _ in step.outcomes if answer.error is ErrorCode.NONE), None)
+        deadline, attempt = time.monotonic() + self.patience, 0
+        self.counts.requests += 1
+        while True:
+            reply = stage.ask(step.asked, identity)
+            outcome = next((each for each in outcomes if agrees(reply, each[0])), None)
+            if outcome is not None or reply.error not in BUSY or time.monotonic() > deadline:
+                return reply, outcome
+            self.counts.retries += 1
+            wait(attempt)
+            attempt += 1
+
+    def _exchange(self, step: Step, outcomes: Sequence[Outcome], reply: Reply | None, where: str = "") -> Exchange:
+        """A step in words; ``reply`` is None if there was none."""
+        given, answers = step.asked, [answer for answer, _ in outcomes]
         return Exchange(
-            label=given.request.label(self.quotient.mechanism.alone),
+            label=given.request.label(self.quotient.mechanism.alone) + where,
             api=given.request.api,
             name=given.request.name,
             allowed=tuple(shown_answer(answer) for answer in answers if not answer.known),
-            answered=shown_reply(reply),
-            request=reply.request,
-            response=reply.response,
+            answered=shown_reply(reply) if reply is not None else NO_ANSWER,
+            request=reply.request if reply is not None else "",
+            response=reply.response if reply is not None else "",
             rules=step.rules,
         )
 
@@ -221,6 +250,10 @@ class Play:
         """
         allowed = observation.expected(self.state, with_offset=self.quotient.mechanism.with_offset)
         found, missing = self.stage.observe(self.state, with_offset=OFFSET in allowed)
+        if self.stage.second is not None:
+            also = self.stage.second.observe_partition(offsets=OFFSET in allowed)
+            for name in [name for name, said in also.items() if said != found.get(name)]:
+                found[f"{name}{IN_SECOND}"], allowed[f"{name}{IN_SECOND}"] = also[name], allowed[name]
         self.counts.observations += bool(found)
         self.counts.unread.update(missing.values())
         differences = [
@@ -231,6 +264,12 @@ class Play:
         if differences:
             self.tolerated.update(each.what for each in differences)
             raise Diverged(differences, answer=False)
+
+
+def _wrong(outcomes: Sequence[Outcome], reply: Reply, where: str = "") -> Difference:
+    """The difference of an answer that none of the outcomes has."""
+    allowed = " or ".join(shown_answer(answer) for answer, _ in outcomes if not answer.known)
+    return Difference(what=f"{ANSWER}{where}", allowed=allowed, observed=shown_reply(reply))
 
 
 def agrees(reply: Reply, answer: Answer) -> bool:
@@ -319,7 +358,11 @@ class Runner:
         if self.quotient.way_to(self.quotient.initial(), {edge.name}, diverging):
             reason = f"every way to it needs what is not supported: {next(iter(self._left_out.values()))}"
             return Result(edge=edge, found=Found.UNSUPPORTED, reason=reason)
-        return Result(edge=edge, found=Found.UNKNOWN, reason="every way to it leads through what diverges")
+        failed = [self.results[name] for name in diverging if name in self.results]
+        told = {Found.DIVERGES: "diverges", Found.UNKNOWN: "could not be told"}
+        what = " or ".join(said for found, said in told.items() if any(each.found is found for each in failed))
+        reason = f"{OUT_OF_REACH} {what or 'did not conform'}"
+        return Result(edge=edge, found=Found.UNKNOWN, reason=reason)
 
     def shortest(self, edge: Edge) -> Result:
         """Play the shortest scenario of one edge."""
@@ -400,13 +443,40 @@ class Runner:
         todo.pop(step.edge, None)
         (self._suspect if _differs_in_state(error) else self._blocked).add(step.edge)
         edge = self.quotient.edges.get(step.edge) or edge_of(self.quotient.mechanism, step, play.requests)
-        long = self._result(edge, play, error)
+        long = self.results[step.edge] = self._result(edge, play, error)  # if the broker is gone, this stays
         short = self.shortest(edge)
         if short.found in {long.found, Found.DIVERGES}:
             self.results[step.edge] = short
+        elif shortened := self._shortened(edge, play):
+            self.results[step.edge] = replace(shortened, reason=BY_ANOTHER_WAY)
         else:
             reason = f"{long.reason}; the shortest way to it does not show it".removeprefix("; ")
             self.results[step.edge] = replace(long, reason=reason)
+
+    def _shortened(self, edge: Edge, play: Play) -> Result | None:
+        """The divergence after the last requests only, with a shortest way to the state before them; None if none does.
+
+        A broker may remember what the machines forget. Then the way to an edge counts, and not only its state.
+        """
+        for kept in LAST_REQUESTS:
+            if kept >= len(play.requests):
+                return None
+            path = (*self.quotient.way_to_place(play.places[-kept]), *play.requests[-kept:])
+            if self._is_possible(path):
+                found = self.shortest(replace(edge, path=path))
+                if found.found is Found.DIVERGES:
+                    return replace(found, edge=edge)
+        return None
+
+    def _is_possible(self, path: Sequence[Request]) -> bool:
+        """Whether the requests of a path can be asked one after the other."""
+        state = self.quotient.initial()
+        for request in path:
+            given = asked(state, request)
+            if given is None:
+                return False
+            state = step_of(self.quotient.mechanism, state, given).outcomes[0][1]
+        return True
 
     @staticmethod
     def _result(edge: Edge, play: Play, error: Exception) -> Result:

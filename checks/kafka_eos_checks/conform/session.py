@@ -16,16 +16,17 @@ from kafka_eos_checks.conform.outages import (
     Commands,
     Interrupted,
     Interrupting,
+    OutageFailed,
     Outages,
     interrupted,
 )
 from kafka_eos_checks.conform.quotient import Edge, Quotient, explored
 from kafka_eos_checks.conform.result import Report
-from kafka_eos_checks.conform.run import Counts, Result, Runner
+from kafka_eos_checks.conform.run import NOT_ASKED, Counts, Found, Result, Runner
 from kafka_eos_checks.conform.security import Security
-from kafka_eos_checks.conform.territory import PREFIX, Territory
+from kafka_eos_checks.conform.territory import PREFIX, NotOurs, Territory
 from kafka_eos_checks.conform.visible import Settings
-from kafka_eos_checks.conform.wire import Unsupported, Wire, address_of
+from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported, Wire, address_of
 
 CAPS = {
     "Fetch": 12,
@@ -133,7 +134,7 @@ def open_session(target: Target, mechanisms: Iterable[Mechanism] = MECHANISMS) -
         Unreachable: when nobody answers.
         Unusable: when it is asked for a version that it does not have.
     """
-    wire = Wire(address_of(target.bootstrap), target.security, target.seconds, CAPS)
+    wire = Wire(address_of(target.bootstrap), target.security, target.seconds, CAPS, gives_up=True)
     try:
         wire.connect()
         return _session(target, wire, mechanisms)
@@ -172,19 +173,28 @@ def _versions(wire: Wire) -> Map[str, int]:
     return Map(versions)
 
 
+STOPS = (Unreachable, NotOurs, NoAnswer, OutageFailed, Unsupported)
+"""The ways in which a run may end before all edges were asked for."""
+
+
 def conform(
-    session: Session, wanted: Container[str], on_progress: Callable[[str, int, list[str]], None] | None = None
+    session: Session,
+    wanted: Container[str],
+    on_progress: Callable[[str, int, list[str]], None] | None = None,
+    *,
+    keeps: bool = False,
 ) -> Report:
     """Cover the wanted edges, and delete what was created.
 
     Args:
         session: the session.
         wanted: the names of the edges.
-        on_progress: is told, after each scenario, the mechanism, how many of its edges are left, and those that have
-            diverged so far.
+        on_progress: is told, at first and after each scenario, the mechanism, how many of its edges are left, and
+            those that have diverged so far.
+        keeps: if the broker cannot be used any more, report what was found until then.
 
     Raises:
-        Unreachable, NotOurs, NoAnswer: when the broker cannot be used at all.
+        Unreachable, NotOurs, NoAnswer, OutageFailed, Unsupported: when the broker cannot be used any more.
     """
     started = time.monotonic()
     report = report_of(session)
@@ -196,7 +206,21 @@ def conform(
             runner.leave_out(_left_out(quotient, unsupported))
             names = [name for name in quotient.edges if name in wanted]
             say = partial(on_progress, quotient.mechanism.name) if on_progress is not None else None
-            report.results |= runner.cover(names, say)
+            if say is not None and names:
+                say(len(names), [])  # what is about to be asked: with outages it may be long until anything is known
+            try:
+                report.results |= runner.cover(names, say)
+            except STOPS as error:
+                report.results |= runner.results
+                if not keeps or not report.is_compared:
+                    raise
+                report.stopped = str(error)
+                break
+    if report.stopped:
+        reason = f"{NOT_ASKED}: {report.stopped}"
+        for name, edge in session.edges().items():
+            if name in wanted and name not in report.results:
+                report.results[name] = Result(edge=edge, found=Found.UNKNOWN, reason=reason)
     report.seconds = time.monotonic() - started
     return report
 
@@ -217,7 +241,9 @@ def repeat(session: Session, edge: Edge) -> Result:
 
 def _runner(session: Session, quotient: Quotient, territory: Territory, counts: Counts) -> Runner:
     """The runner of a graph."""
-    new_stage = partial(territory.stage, has_topic=quotient.mechanism.has_topic)
+    new_stage = partial(
+        territory.stage, has_topic=quotient.mechanism.has_topic, has_second=quotient.mechanism.has_second
+    )
     if not isinstance(quotient, Interrupted):
         return Runner(quotient, new_stage, counts=counts)
     return Interrupting(

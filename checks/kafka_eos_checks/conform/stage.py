@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -84,6 +84,7 @@ BATCHES_OF_SEGMENT = 4
 A broker looks a producer, an aborted transaction or a timestamp up in the segment that has it, which may be another one
 than that of the reader or of the marker.
 """
+FIRST_DATA, SECOND_DATA = f"{DATA} of the first partition only", f"{DATA} of the second partition only"
 LATEST = -1
 """The timestamp that asks for the last stable offset."""
 FIRST_TO_VERIFY, NEWEST_TO_VERIFY = 4, 5
@@ -178,7 +179,10 @@ class Places:
                 return count
             wait(attempt)
             attempt += 1
-        raise NoAnswer(f"topic {topic}: CreateTopics is not offered, and nobody makes what is asked about")
+        raise NoAnswer(
+            f"topic {topic}: the broker does not offer CreateTopics, and {self.seconds:g} s after Metadata has asked "
+            "about the topic, with AllowAutoTopicCreation, it has not created it"
+        )
 
     def _ask_leader(self, topic: str, partition: int) -> Address | str:
         row = self.metadata(topic)
@@ -222,6 +226,7 @@ class Stage:
         session_ms: the session timeout of its members.
         salts: the ends of the names of transactional.ids, which decide where their coordinators are.
         consumers: the members of a group of KIP-848 that have joined.
+        second_partition: the number of another partition, which takes part in the same transactions; -1: there is none.
         has_group: the group was used.
         sent: by the broker's producer id, epoch and sequence, the records of the batches that were sent.
     """
@@ -241,6 +246,7 @@ class Stage:
     salts: dict[str, str] = field(default_factory=dict)
     consumers: set[str] = field(default_factory=set)
     sent: dict[tuple[int, int, int], set[Records]] = field(default_factory=lambda: defaultdict(set))
+    second_partition: int = -1
     _has_epochs: bool = False
     _initialized: int = 0
     _written: int = 0
@@ -249,6 +255,12 @@ class Stage:
     def transactional_id(self, name: str) -> str:
         """The broker's name of a transactional.id."""
         return f"{self.prefix}-{name}{self.salts.get(name, '')}"
+
+    @property
+    def second(self) -> "Stage | None":
+        """The same place as seen from its second partition."""
+        number = self.second_partition
+        return replace(self, partition=number, second_partition=self.partition) if number >= 0 else None
 
     @property
     def group(self) -> str:
@@ -317,7 +329,7 @@ class Stage:
         else:
             at = self.places.coordinator(kind, key)
         version = self.wire.version(api)
-        sent = f"{api} v{version} {shown(row)}"
+        sent = f"{api} v{version} {shown(row)}{self._batch_in_words(given)}"
         answer = self.wire.ask(api, row, at, version)
         came = shown(answer)
         if api == "Produce":
@@ -344,6 +356,15 @@ class Stage:
             if api == "InitProducerId" and row["TransactionalId"] is not None:
                 self._timeouts[request.name] = row["TransactionTimeoutMs"]
         return Reply(error=answer["ErrorCode"], identity=identity, request=sent, response=came)
+
+    def _batch_in_words(self, given: Asked) -> str:
+        """What a leader looks at in a batch that it is sent; "" for a request without a batch."""
+        if given.request.api != "Produce":
+            return ""
+        real, last = self._real(given.identity), given.sequence + given.count - 1
+        numbers = f"sequence {given.sequence}" if given.count == 1 else f"sequences {given.sequence} to {last}"
+        kind = TRANSACTIONAL if given.request.action == "Produce" else PLAIN
+        return f", a batch of producer {real['ProducerId']} epoch {real['ProducerEpoch']} {numbers}, {kind}"
 
     def _mark(self, given: Asked) -> Reply:
         """Write a marker, as a coordinator does.
@@ -608,28 +629,50 @@ class Stage:
         """The broker's values of the machines' fields, and why some are missing."""
         found: dict[str, str] = {}
         missing: dict[str, str] = {}
-
-        def read(names: Sequence[str], ask: Callable[[], Sequence[str]]) -> None:
-            try:
-                found.update(zip(names, self._when_there(ask), strict=True))
-            except Unsupported as error:
-                missing.update(dict.fromkeys(names, str(error)))
-
+        read = partial(self._read, found, missing)
         for name in sorted(state.coordinators):
             read([observation.coordinator_field(name)], lambda name=name: [self.described(name)])  # type: ignore[misc]
             read([observation.listed_field(name)], lambda name=name: [self._listed(name, state)])  # type: ignore[misc]
+        self._read_partition(read)
+        if observation.has_members(state):
+            read([observation.MEMBERS], lambda: [self._members()])
+        if with_offset:
+            self._read_offsets(read)
+        return found, missing
+
+    def observe_partition(self, *, offsets: bool) -> dict[str, str]:
+        """The broker's values of those fields that are about the partition: of its offsets in the group, or its log."""
+        found: dict[str, str] = {}
+        read = partial(self._read, found, {})
+        if offsets:
+            self._read_offsets(read)
+        else:
+            self._read_partition(read)
+        return found
+
+    def _read_offsets(self, read: "Callable[[Sequence[str], Callable[[], Sequence[str]]], None]") -> None:
+        read([observation.OFFSET], lambda: [self._offset()])
+        read([observation.ALL_OFFSETS], lambda: [self._offset(of_all=True)])
+        read([observation.PLAIN_OFFSET], lambda: [self._offset(stable=False)])
+
+    def _read_partition(self, read: "Callable[[Sequence[str], Callable[[], Sequence[str]]], None]") -> None:
         read([observation.LOG, observation.WATERMARK], partial(_or_malformed, self._log))
         read([observation.COMMITTED, observation.STABLE], partial(_or_malformed, self._committed))
         read([observation.TIMED, observation.LATER], partial(_or_malformed, self._later))
         read([observation.LATEST_COMMITTED], lambda: [str(self._offset_at(LATEST))])
         read([observation.PRODUCERS], lambda: [self._producers()])
-        if observation.has_members(state):
-            read([observation.MEMBERS], lambda: [self._members()])
-        if with_offset:
-            read([observation.OFFSET], lambda: [self._offset()])
-            read([observation.ALL_OFFSETS], lambda: [self._offset(of_all=True)])
-            read([observation.PLAIN_OFFSET], lambda: [self._offset(stable=False)])
-        return found, missing
+
+    def _read(
+        self,
+        found: dict[str, str],
+        missing: dict[str, str],
+        names: Sequence[str],
+        ask: Callable[[], Sequence[str]],
+    ) -> None:
+        try:
+            found.update(zip(names, self._when_there(ask), strict=True))
+        except Unsupported as error:
+            missing.update(dict.fromkeys(names, str(error)))
 
     def _when_there(self, ask: Callable[[], Sequence[str]]) -> Sequence[str]:
         """Repeat a question until the broker's leader or coordinator is known."""
@@ -646,11 +689,16 @@ class Stage:
         row = self.describe(name)
         if row["ErrorCode"]:
             return error_name(row["ErrorCode"])
+        named = {self._data: DATA} if self.second is None else {self._data: DATA, self.second._data: SECOND_DATA}
         partitions = [
-            OFFSETS if topic["Topic"] == CONSUMER_OFFSETS else DATA if (topic["Topic"], number) == self._data else "?"
+            OFFSETS if topic["Topic"] == CONSUMER_OFFSETS else named.get((topic["Topic"], number), "?")
             for topic in row["Topics"]
             for number in topic["Partitions"]
         ]
+        if DATA in partitions and SECOND_DATA in partitions:  # the machines have one partition for both
+            partitions.remove(SECOND_DATA)
+        elif self.second is not None and DATA in partitions:
+            partitions[partitions.index(DATA)] = FIRST_DATA
         producer = self._producer(row["ProducerId"])
         line = observation.coordinator_line(row["TransactionState"], producer, row["ProducerEpoch"], partitions)
         timeout = self._timeouts.get(name)
@@ -809,7 +857,12 @@ class Stage:
             return error_name(group["ErrorCode"])
         if of_all and not group["Topics"]:
             return observation.NO_OFFSET
-        part = _first(_first(group["Topics"], Name=self.topic)["Partitions"], PartitionIndex=self.partition)
+        parts = _first(group["Topics"], Name=self.topic)["Partitions"]
+        if of_all and self.second_partition >= 0:
+            parts = [part for part in parts if part["PartitionIndex"] != self.second_partition]
+            if not parts:
+                return observation.NO_OFFSET
+        part = _first(parts, PartitionIndex=self.partition)
         return error_name(part["ErrorCode"]) if part["ErrorCode"] else str(part["CommittedOffset"])
 
     def _members(self) -> str:

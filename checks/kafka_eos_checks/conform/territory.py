@@ -71,14 +71,20 @@ class Territory:
         """The prefix of all names."""
         return f"{self.prefix}-{self.token}"
 
-    def stage(self, *, has_topic: bool = False) -> Stage:
-        """A place for one more scenario, with a topic of one partition if it has one."""
+    def stage(self, *, has_topic: bool = False, has_second: bool = False) -> Stage:
+        """A place for one more scenario, with a topic of one partition if it has one, or with a second partition.
+
+        There is no second one where the broker makes topics of a single partition.
+        """
         if has_topic:
             return self._stage_of_members()
-        if not self._free:
+        if len(self._free) < 1 + has_second:
             topic = f"{self.names}-topic-{len(self.topics)}"
             self._free = [(topic, number) for number in range(self._create(topic))]
-        return self._stage(*self._free.pop(0))
+        stage = self._stage(*self._free.pop(0))
+        if has_second and self._free:
+            _, stage.second_partition = self._free.pop(0)
+        return stage
 
     def stage_on(self, node: int, names: Sequence[str], away: Address | None = None) -> Stage:
         """A place for one more scenario, in a partition whose only replica is on this broker.

@@ -308,6 +308,18 @@ class Visible:
         """The same, taken once for all requests of this state."""
         return replace(self, broker=step(self.broker, RESTART), before=self.broker, since=(RESTART,))
 
+    def remembering(self) -> "Visible":
+        """The state after a restart that has not cost the coordinators the epochs before the present ones.
+
+        Kafka does not write them to its log. A coordinator that does, or that is on another broker than the one that
+        restarts, still answers the repeated InitProducerId of a producer that has missed its answer.
+        """
+        after = self.restarted()
+        known = after.broker.coordinators
+        for name, before in self.broker.coordinators.items():
+            known = known.set(name, replace(known[name], last_epoch=before.last_epoch))
+        return replace(after, broker=replace(after.broker, coordinators=known))
+
     def timed_out(self, name: str) -> "Visible":
         """The state after the coordinator has aborted a transaction that was open for longer than its timeout.
 

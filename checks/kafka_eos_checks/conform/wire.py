@@ -7,6 +7,7 @@ import json
 import socket
 import struct
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from kafka_eos_checks.conform.security import NotAuthenticated, Security, authen
 
 CLIENT_ID = "kafka-eos-conform"
 ANSWER_LIMIT = 1 << 26  # bytes
+SILENT_LIMIT = 3
+"""Requests in a row that are not answered in time, after which a broker is not asked for that API any more."""
 _UNSUPPORTED = (ErrorCode.UNSUPPORTED_VERSION,)  # as it is unpacked
 _SASL = """[
 {"apiKey":17,"type":"request","name":"SaslHandshakeRequest","validVersions":"0-1","flexibleVersions":"none",
@@ -51,6 +54,10 @@ class NoAnswer(ConnectionError):  # noqa: N818 - what happened
 
 class ConnectionClosed(NoAnswer):
     """A request on a connection that ended before its answer, as one that was idle or whose login has expired does."""
+
+
+class NotInTime(NoAnswer):
+    """A request that a broker has taken, and has not answered for as long as is waited."""
 
 
 class Unsupported(LookupError):  # noqa: N818 - what is wrong
@@ -146,7 +153,7 @@ class Connection:
                 version = 0  # KIP-511: told in the oldest version
             correlation, answer = codec.read_response(api, version, body)
         except TimeoutError:
-            raise NoAnswer(f"{api} v{version}: no answer within {self._seconds:g} s") from None
+            raise NotInTime(f"{api} v{version}: no answer within {self._seconds:g} s") from None
         except OSError as error:
             raise ConnectionClosed(f"{api} v{version}: {error}") from None
         except (struct.error, MalformedMessage) as error:
@@ -182,6 +189,7 @@ class Wire:
         caps: the newest version to be used, by API.
         offered: the oldest and the newest version that the broker offers, by API.
         features: the finalized levels of features, by name.
+        gives_up: a broker that hangs is not asked for an API any more: right for a run that ends, not for a watch.
     """
 
     bootstrap: Address
@@ -190,7 +198,9 @@ class Wire:
     caps: Mapping[str, int] = field(default_factory=dict)
     offered: dict[str, tuple[int, int]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
+    gives_up: bool = False
     _connections: dict[Address, Connection] = field(default_factory=dict)
+    _silent: Counter[tuple[str, Address]] = field(default_factory=Counter)
 
     def connect(self) -> None:
         """Connect, and learn what the broker offers.
@@ -224,6 +234,7 @@ class Wire:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+        self._silent.clear()
 
     def version(self, api: str, cap: int | None = None) -> int:
         """The newest version that both sides know, up to the cap, by default the wire's own.
@@ -249,11 +260,17 @@ class Wire:
         """
         chosen = self.version(api) if version is None else version
         address = at or self.bootstrap
+        if self.gives_up and self._silent[api, address] >= SILENT_LIMIT:
+            times = f"{SILENT_LIMIT} times in a row"
+            raise NoAnswer(f"{api}: no answer within {self.seconds:g} s, {times}; {address} is not asked for it again")
         try:
-            return self._connection(address).ask(api, chosen, row)
-        except NoAnswer:
+            answer = self._connection(address).ask(api, chosen, row)
+        except NoAnswer as error:
+            self._silent[api, address] += isinstance(error, NotInTime)
             self._drop(address)
             raise
+        self._silent.pop((api, address), None)
+        return answer
 
     def _connection(self, address: Address) -> Connection:
         found = self._connections.get(address)

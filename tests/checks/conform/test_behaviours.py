@@ -1,5 +1,6 @@
 """The scenarios of conformance as behaviours of the module Broker: requests, allowed answers, and rules that decide."""
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -9,6 +10,7 @@ from immutables import Map
 from kafka_eos.errors import NotEnabled
 from kafka_eos.machines.broker import DATA, NO_ANSWER, Broker, Constants
 from kafka_eos.machines.machine import actions, instances, step
+from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos.machines.transaction_coordinator import PREPARED_STATES
 from kafka_eos_checks.conform import deciding, visible
 from kafka_eos_checks.conform.beyond import DELETE, MARK, VERIFY
@@ -47,7 +49,7 @@ from kafka_eos_checks.conform.visible import (
     shipped_rules,
     under,
 )
-from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.kit.paths import CLONE, spec_folder
 from kafka_eos_checks.tla.modules import ModuleFolder
 
 OLD = Map(
@@ -477,10 +479,25 @@ def test_what_decides_is_an_operator_of_the_spec_with_its_comment() -> None:
     modules = ModuleFolder(spec_folder())
     for mechanism in MECHANISMS:
         for each in every_step(mechanism, VERSION_2)[::7]:
-            for rule in () if each.is_settle else each.rules():
+            for rule in each.rules():
                 module, _, operator = rule.name.partition("!")
                 assert modules.defines(module, operator) or operator in BEYOND_BROKER[module], rule
                 assert rule.says
+                *of_spec, method = [CLONE / place.partition(":")[0] for place in rule.places]
+                lines = [int(place.partition(":")[2]) - 1 for place in rule.places]
+                assert of_spec == ([] if module == "conform" else [modules.paths[module]])
+                for file, line in zip(of_spec, lines, strict=False):
+                    assert re.match(rf"{operator}\b.*==", file.read_text(encoding="utf-8").splitlines()[line])
+                code = method.read_text(encoding="utf-8").splitlines()[lines[-1] :][:3]
+                assert any(f"def {snake_case(operator)}(" in line for line in code), rule
+
+
+def test_what_the_broker_does_by_itself_is_explained_by_its_own_actions() -> None:
+    state = taken(VERSION_2, TRANSACTIONS, *IN_ONE)
+    given = asked(state, Request(SETTLE))
+    assert given is not None
+    found = step_of(TRANSACTIONS, state, given).rules()
+    assert [rule.name for rule in found] == ["Broker!WriteMarker", "Broker!CompleteTransaction"]
 
 
 def test_a_rule_says_the_first_paragraph_of_its_operators_comment() -> None:

@@ -20,7 +20,7 @@ from kafka_eos.machines.producer_state import Log
 from kafka_eos.machines.read_committed import ReadCommitted
 from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server import consumer_groups
-from kafka_eos.server.cluster import INTERNAL_TOPICS, Machines, Settings
+from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster, Machines, Settings
 from kafka_eos.server.groups import ClassicGroup
 from kafka_eos.server.groups import Groups as ServedGroups
 from kafka_eos.server.handlers import logs, offsets
@@ -33,11 +33,13 @@ from kafka_eos_checks.conform import command, stage, territory
 from kafka_eos_checks.conform import session as session_module
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, MEMBERS
+from kafka_eos_checks.conform.observation import STABLE
 from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
-from kafka_eos_checks.conform.run import Found
+from kafka_eos_checks.conform.run import IN_SECOND, Found
 from kafka_eos_checks.conform.session import Session, Target, Unusable, conform, open_session
+from kafka_eos_checks.conform.stage import Reply, Stage
 from kafka_eos_checks.conform.territory import PARTITIONS
-from kafka_eos_checks.conform.wire import Address, Connection
+from kafka_eos_checks.conform.wire import Address, Connection, Unreachable
 from kafka_eos_checks.mutants.rules import mutated
 
 MACHINES = Machines()
@@ -270,6 +272,60 @@ def test_a_broker_that_answers_only_the_usual_questions_right_diverges(
     assert {each.what for result in found for each in result.differences} == {what}
 
 
+def _one_marker(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator leaves a marker out, and completes the transaction."""
+    write = Cluster.write_marker
+    patch.setattr(
+        Cluster,
+        "write_marker",
+        lambda self, partition, *rest: (
+            ErrorCode.NONE if int(partition.rpartition("-")[2]) % 2 else write(self, partition, *rest)
+        ),
+    )
+
+
+def test_a_transaction_that_is_decided_in_one_of_its_partitions_only_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
+    _one_marker(monkeypatch)
+    edge = "reading: open: A, PrepareCommit of A, last entry: transactional A: settle"
+    with served() as cluster:
+        report = report_on(cluster, "reading", only=edge)
+    result = report.results[edge]
+    assert result.found is Found.DIVERGES
+    told = {each.what: (each.allowed, each.observed) for each in result.differences}
+    assert all(name.endswith(IN_SECOND) for name in told), "the first partition has its marker"
+    assert told[f"{STABLE}{IN_SECOND}"] == ("2", "0")
+
+
+def test_a_group_that_loses_one_of_two_offsets_of_a_transaction_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch = ServedGroups.fetch
+
+    def found(self: ServedGroups, name: str, partition: str, require_stable: bool) -> Any:
+        is_lost = int(partition.rpartition("-")[2]) % 2
+        return fetch(self, name, "never-0" if is_lost else partition, require_stable)
+
+    monkeypatch.setattr(ServedGroups, "fetch", found)
+    edge = "offsets: written: A, PrepareCommit of A: settle"
+    with served() as cluster:
+        report = report_on(cluster, "offsets", only=edge)
+    assert report.results[edge].found is Found.DIVERGES
+    told = {each.what: (each.allowed, each.observed) for each in report.results[edge].differences}
+    assert told[f"offset of the group{IN_SECOND}"] == ("0", "-1")
+    assert all(name.endswith(IN_SECOND) for name in told), "the first partition has its offset"
+
+
+def test_a_batch_that_only_one_of_two_leaders_refuses_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = Stage.ask
+    refused = Reply(error=ErrorCode.INVALID_TXN_STATE)
+    monkeypatch.setattr(Stage, "ask", lambda self, *rest: refused if self.partition == 1 else ask(self, *rest))
+    edge = "reading: open: nothing, last entry: nothing: Produce(next, A)"
+    with served() as cluster:
+        report = report_on(cluster, "reading", only=edge)
+    [difference] = report.results[edge].differences
+    assert (difference.what, difference.allowed) == (f"answer{IN_SECOND}", "NONE (offset 0)")
+    assert difference.observed == "INVALID_TXN_STATE"
+    assert report.results[edge].scenario[-1].label == f"Produce(next, A){IN_SECOND}"
+
+
 def _any_instance(patch: pytest.MonkeyPatch) -> None:
     """No static member is fenced."""
     patch.setattr(ClassicGroup, "instance_error", lambda *_: ErrorCode.NONE)
@@ -323,7 +379,11 @@ def test_a_divergence_shows_its_shortest_scenario_its_rule_and_a_diagram() -> No
     assert [each.label for each in first.scenario][-2:] == ["ProduceOutside(next, P)", "ProduceOutside(again, P)"]
     assert "the spec: NONE (offset 0)\n    the broker: OUT_OF_ORDER_SEQUENCE_NUMBER" in told
     assert "Leader!IsRetry: The batch is in the log already" in told
+    assert re.search(
+        r"^  why: Leader!IsRetry.* \[spec/Leader.tla:\d+, reference/.*/leader.py:\d+\]$", told, re.MULTILINE
+    )
     assert "request: Produce v" in told
+    assert re.search(r"request: .*, a batch of producer \d+ epoch 0 sequence 0, plain$", told, re.MULTILINE)
     drawn = ElementTree.fromstring(diagram(first))  # noqa: S314 - our own
     assert any("where the spec says" in text for text in drawn.itertext())
 
@@ -433,6 +493,8 @@ def test_a_report_is_printed_word_for_word(capsys: pytest.CaptureFixture[str]) -
     assert f"\n[b]roker:9092: {report.edges} edges at transaction version 2 (the cluster's: 2), " in told
     assert f"\nleft behind: {', '.join(report.left)}\n" in told
     assert "nothing was compared" not in told
+    assert "so not judged" not in told
+    assert "only answers were compared" not in told
 
 
 @pytest.mark.parametrize("option", ["--json", "--junit"])
@@ -626,6 +688,21 @@ def test_a_broker_that_supports_nothing_that_it_is_asked_for_does_not_conform(
     told = capsys.readouterr().out
     assert "NOT SUPPORTED  not here" in told
     assert "nothing was compared: the broker supports none of these edges" in told
+    assert "mechanism" not in told, "a table without a number"
+
+
+def test_a_broker_that_conforms_as_far_as_it_goes_says_how_far(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "unsupported", lambda _: {"Produce": "Produce: not here"})
+    monkeypatch.setattr(stage.Stage, "observe", lambda *_, **__: ({}, {"log": "Fetch: not here"}))
+    monkeypatch.setattr(stage.Stage, "observe_partition", lambda *_, **__: {})
+    with served() as cluster:
+        assert call(cluster, "--only", "reading: *") == 0
+    told = capsys.readouterr().out
+    judged, every = map(int, re.findall(r"not supported, so not judged: (\d+) of (\d+) edges", told)[0])
+    assert 72 < judged < every
+    assert "only answers were compared: the state was not read back anywhere" in told
 
 
 def test_scenarios_wait_for_the_next_assignment_of_a_group_as_long_as_the_broker_says() -> None:
@@ -640,6 +717,61 @@ def test_scenarios_wait_for_the_next_assignment_of_a_group_as_long_as_the_broker
         session.wire.close()
     assert set(report.found) == {Found.CONFORMS}
     assert slept.count(1.5) > 5
+
+
+def test_progress_names_the_mechanism_before_its_first_scenario() -> None:
+    told: list[tuple[str, int, list[str]]] = []
+    with served() as cluster:
+        session = open_session(Target(bootstrap=cluster.bootstrap_servers), [MECHANISMS[0]])
+        wanted = [name for name in session.edges() if "any: Init" in name]
+        conform(session, wanted, lambda *said: told.append(said))
+        session.wire.close()
+    assert told[0] == ("idempotence", 2, [])
+    assert told[-1] == ("idempotence", 0, [])
+
+
+def test_a_step_without_an_answer_is_told_without_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with served() as cluster:
+        assert call(cluster, "--repeat", "commit: PrepareAbort: settle") == 0
+    assert re.search(r"^\d+\. markers are written, the transaction is closed$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_a_broker_that_ends_leaves_a_report_with_the_request_that_ended_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = Connection.ask
+    gone: list[str] = []
+
+    def ends(self: Connection, api: str, *rest: Any) -> Any:
+        if gone or api == "EndTxn":
+            gone.append(api)
+            raise Unreachable("nobody listens")
+        return ask(self, api, *rest)
+
+    with served() as cluster:
+        monkeypatch.setattr(Connection, "ask", ends)
+        assert call(cluster, "--only", "commit: *") == 1
+        monkeypatch.undo()
+    told = capsys.readouterr().out
+    assert "the run ended early: nobody listens" in told
+    assert "it was not asked, because the run ended: nobody listens" in told
+    last_step = re.compile(r"^  \d+\. EndTxn\(\w+\): no answer$", re.MULTILINE)
+    [culprit] = [each for each in told.split("\n\n") if last_step.search(each)]
+    assert culprit.startswith("COULD NOT TELL  commit-")
+    assert re.search(r"commit +InitProducerId .* [1-9]", told), "what was found before is there"
+
+
+def test_a_broker_that_ends_before_anything_was_compared_cannot_be_used(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served() as cluster:
+        monkeypatch.setattr(territory.Territory, "stage", lambda *_, **__: unreachable())
+        assert call(cluster, "--only", "commit: *") == 2
+    assert capsys.readouterr().err.endswith("kafka-eos conform: nobody listens\n")
+
+
+def unreachable() -> Any:
+    raise Unreachable("nobody listens")
 
 
 def test_the_edges_of_a_broker_that_does_not_answer_are_unknown() -> None:

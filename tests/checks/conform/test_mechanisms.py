@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafka_eos.machines.producer_state import CachedBatch, Limits, ProducerState
+from kafka_eos.machines.producer_state import Batch, CachedBatch, Limits, ProducerState
 from kafka_eos.machines.transaction_coordinator import NO_EPOCH, Identity
 from kafka_eos_checks.conform.mechanisms import (
     GROUP_OFFSETS,
@@ -29,11 +29,11 @@ MOST = Limits().cached_batches
 OWN = Identity(producer_id=7, epoch=2)
 
 
-def leader(*batches: tuple[int, int], epoch: int = 2) -> Any:
+def leader(*batches: tuple[int, int], epoch: int = 2, log: tuple[Batch, ...] = ()) -> Any:
     """A leader that remembers these batches of producer 7: first sequence and number of records."""
     cached = tuple(CachedBatch(sequence=first, count=count, offset=0) for first, count in batches)
     known = {7: ProducerState(epoch=epoch, batches=cached)} if batches else {}
-    return SimpleNamespace(state=SimpleNamespace(log=SimpleNamespace(producers=known, limits=Limits())))
+    return SimpleNamespace(state=SimpleNamespace(log=SimpleNamespace(producers=known, limits=Limits(), entries=log)))
 
 
 LAST = (10, 3)
@@ -64,6 +64,15 @@ def test_a_sequence_is_chosen_by_what_the_leader_remembers(
 def test_batches_of_another_epoch_are_not_continued() -> None:
     assert _sequence(leader(LAST, epoch=1), OWN, "next") == (0, 1)
     assert _sequence(leader(LAST, epoch=1), OWN, "again") is None
+
+
+def test_the_batch_that_is_forgotten_is_sent_again_with_all_its_records() -> None:
+    def batch(sequence: int, count: int, producer_id: int = 7, epoch: int = 2) -> Batch:
+        return Batch(producer_id=producer_id, epoch=epoch, sequence=sequence, count=count)
+
+    others = (batch(3, 1, producer_id=8), batch(3, 1, epoch=1), batch(0, 2))
+    assert _sequence(leader(*ALL, log=(*others, batch(2, 2))), OWN, "one that is forgotten again") == (2, 2)
+    assert _sequence(leader(*ALL, log=others), OWN, "one that is forgotten again") == (3, 1)
 
 
 def test_before_sequence_0_none_is_forgotten() -> None:

@@ -32,11 +32,11 @@ from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, Request, ask
 from kafka_eos_checks.conform.outages import OPEN_MS, Commands, Interrupting, OutageFailed, Outages, interrupted
 from kafka_eos_checks.conform.quotient import Edge, Quotient, step_of
 from kafka_eos_checks.conform.result import Report, story
-from kafka_eos_checks.conform.run import Counts, Difference, Diverged, Found, Play, Result
+from kafka_eos_checks.conform.run import Counts, Difference, Diverged, Found, Play
 from kafka_eos_checks.conform.session import Target, conform, open_session, repeat
-from kafka_eos_checks.conform.stage import TRANSACTION_KEY, Places, Stage
+from kafka_eos_checks.conform.stage import Places, Stage
 from kafka_eos_checks.conform.territory import Territory
-from kafka_eos_checks.conform.visible import CURRENT, NONE, Visible
+from kafka_eos_checks.conform.visible import Visible
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported
 
 from .test_behaviours import VERSION_2
@@ -282,13 +282,18 @@ def test_a_command_that_fails_says_what_it_said_and_the_broker_is_started(tmp_pa
 def test_a_broker_that_goes_on_or_does_not_come_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outages, "OUTAGE_SECONDS", 0.05)
     with (
-        pytest.raises(OutageFailed, match=r"--stop: broker 1 still answers after 0.05 s"),
+        pytest.raises(OutageFailed, match=r"--stop: broker 1 is still there after 0.05 s: it still answers"),
         outages_of(Told([[1]], {1: 1})).outage(["t"]),
     ):
         raise AssertionError("nothing was stopped")
     with (
-        pytest.raises(OutageFailed, match=r"--start: broker 1 does not lead its partitions after 0.05 s"),
+        pytest.raises(OutageFailed, match=r"--start: broker 1 does not lead its partitions after 0.05 s: gone"),
         outages_of(Told([Unreachable("gone")], {1: 1})).outage(["t"]),
+    ):
+        pass
+    with (
+        pytest.raises(OutageFailed, match=r"partitions after 0.05 s: Metadata names -1, 2 as their leader"),
+        outages_of(Told([[2], [-1, 2]], {1: 1, 2: 2}), replace(NOTHING, node=1)).outage(["t"]),
     ):
         pass
 
@@ -385,7 +390,7 @@ def test_nobody_sees_a_restart_of_the_reference(tmp_path: Path, monkeypatch: pyt
     assert report.counts.scenarios == 104
     assert report.counts.observations > 100
     assert report.left == []
-    assert restarted.count == 104
+    assert restarted.count == 2 * 104  # with and without what coordinators may forget
     assert forgotten.count >= 2 * 3  # two in each outage
     assert {(stage.timeout_ms, stage.session_ms) for stage in stages.returned} == {(OPEN_MS, OPEN_MS)}
 
@@ -453,51 +458,33 @@ def test_a_coordinator_that_waits_for_a_leader_conforms(monkeypatch: pytest.Monk
         assert leader not in coordinators
 
 
-@pytest.mark.parametrize(
-    ("kind", "action", "whose", "there", "alone", "may"),
-    [
-        ("restart", "InitProducerId", "epoch - 1", "away", False, True),
-        ("restart", "InitProducerId", "epoch - 1", "away", True, False),
-        ("restart", "InitProducerId", "epoch - 1", "here", False, False),
-        ("restart", "InitProducerId", NONE, "away", False, False),
-        ("restart", "InitProducerId", CURRENT, "away", False, False),
-        ("restart", "EndTxn", "epoch - 1", "away", False, False),
-        ("no-leader", "InitProducerId", "epoch - 1", "away", False, False),
-    ],
-)
-def test_a_coordinator_on_another_broker_than_the_one_that_restarts_may_remember(
-    kind: str, action: str, whose: str, there: str, alone: bool, may: bool
+@pytest.mark.parametrize(("back", "found"), [(1, {Found.CONFORMS}), (2, {Found.CONFORMS, Found.DIVERGES})])
+def test_a_coordinator_may_remember_the_epoch_before_the_present_one_over_a_restart_and_no_other(
+    back: int, found: set[Found], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Any] = []
+    before: dict[str, int] = {}
 
-    def coordinator(*about: Any) -> Address:
-        asked.append(about)
-        return Address(there, 1)
+    def keep(server: Any) -> None:
+        for name, known in server.cluster.transactions.known.items():
+            before[name] = known.machine.metadata.last_epoch
 
-    own: Any = SimpleNamespace(
-        quotient=SimpleNamespace(kind=kind),
-        territory=SimpleNamespace(places=SimpleNamespace(coordinator=coordinator)),
-        _stops=SimpleNamespace(address=Address("here", 1), is_alone=alone),
-    )
-    edge: Any = SimpleNamespace(path=(Request("EndTxn"), Request(action, "B", whose)))
-    play: Any = SimpleNamespace(stage=SimpleNamespace(transactional_id=lambda name: f"own-{name}"))
-    assert outages.Interrupting._may_remember(own, edge, play) is may
-    assert asked in ([], [(TRANSACTION_KEY, "own-B")])
+    def put_back(server: Any) -> None:
+        for name, known in server.cluster.transactions.known.items():
+            if before[name] >= 0:
+                metadata = replace(known.machine.metadata, last_epoch=known.machine.metadata.epoch - back)
+                known.machine = replace(known.machine, metadata=metadata)
 
-
-@pytest.mark.parametrize("may", [True, False])
-def test_an_answer_of_a_coordinator_that_did_not_restart_is_no_divergence(
-    may: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(outages.Interrupting, "_may_remember", lambda *_: may)
-    monkeypatch.setattr(outages.Interrupting, "_after", lambda _, edge, *__: Result(edge=edge, found=Found.DIVERGES))
     with served(data=tmp_path / "data") as cluster:
-        report = report_on(
-            cluster, ["restart-transaction: Empty, bumped*: Init*epoch - 1*"], monkeypatch, restarts(cluster)
-        )
-    assert report.found.keys() == {Found.UNSUPPORTED if may else Found.DIVERGES}
-    reason = "restart: the coordinator is not on broker 1, and forgets nothing"
-    assert {result.reason for result in report.results.values()} == {reason if may else ""}
+
+        @contextmanager
+        def outage(_: Outages) -> Iterator[None]:
+            cluster.call(keep)
+            with restarts(cluster, put_back)(_):
+                yield
+
+        report = report_on(cluster, ["restart-transaction: Empty, bumped before: Init*"], monkeypatch, outage)
+    assert set(report.found) == found
+    assert {"epoch - 1", "epoch - 2"} <= {result.edge.request.whose for result in report.results.values()}
 
 
 def refusing(monkeypatch: pytest.MonkeyPatch, error: Exception, asks: Callable[[Request], bool]) -> None:

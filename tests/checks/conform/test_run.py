@@ -8,13 +8,15 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos_checks.conform.known import Cause
-from kafka_eos_checks.conform.mechanisms import IDEMPOTENCE, TRANSACTIONS
+from kafka_eos_checks.conform.mechanisms import IDEMPOTENCE, TRANSACTIONS, Request
 from kafka_eos_checks.conform.observation import STABLE, WATERMARK
-from kafka_eos_checks.conform.quotient import Quotient, edge_of, steps
+from kafka_eos_checks.conform.quotient import Edge, Quotient, edge_of, steps
+from kafka_eos_checks.conform.result import Report
 from kafka_eos_checks.conform.run import (
     BUSY,
     Difference,
     Diverged,
+    Exchange,
     Found,
     Result,
     Runner,
@@ -23,7 +25,8 @@ from kafka_eos_checks.conform.run import (
     shown_reply,
 )
 from kafka_eos_checks.conform.stage import Reply
-from kafka_eos_checks.conform.visible import Answer
+from kafka_eos_checks.conform.visible import CURRENT, Answer
+from kafka_eos_checks.conform.visible import NONE as NOBODY
 from kafka_eos_checks.conform.wire import NoAnswer, Unsupported
 
 from .test_behaviours import VERSION_2
@@ -95,7 +98,7 @@ def test_a_request_that_is_refused_or_busy_for_too_long_diverges_and_is_counted_
     errors: list[int], patience: float, retries: int | None
 ) -> None:
     replies = iter(errors)
-    stage: Any = SimpleNamespace(ask=lambda *_: Reply(error=next(replies)))
+    stage: Any = SimpleNamespace(ask=lambda *_: Reply(error=next(replies)), second=None)
     play = Runner(Quotient(TRANSACTIONS, VERSION_2), lambda: stage)._begin()
     play.patience = patience
     step = next(s for s in steps(TRANSACTIONS, play.state) if {a.error for a, _ in s.outcomes} == {NONE})
@@ -119,9 +122,39 @@ def test_a_divergence_that_the_shortest_way_does_not_show_stays_one(monkeypatch:
         assert (result.reason == "the shortest way to it does not show it") == (found is not Found.DIVERGES)
 
 
+@pytest.mark.parametrize("needed", [1, 2, 3])
+def test_a_divergence_that_needs_a_history_is_shown_after_the_last_requests_of_it(
+    needed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quotient = Quotient(TRANSACTIONS, VERSION_2).explore()
+    stage: Any = SimpleNamespace()
+    runner = Runner(quotient, lambda: stage)
+    play = runner._begin()
+    long = [Request("InitProducerId", whose=whose) for whose in (NOBODY, *["epoch + 1"] * 9, *[CURRENT] * needed)]
+    for request in long:
+        play.places.append(TRANSACTIONS.place(play.state))
+        play.requests.append(request)
+        step = play.step(request)
+        play.state = step.outcomes[0][1]
+    tried: list[int] = []
+
+    def shortest(_: Runner, edge: Edge) -> Result:
+        tried.append(len(edge.path))
+        shows = sum(request.whose == CURRENT for request in edge.path) >= needed
+        return Result(edge=edge, found=Found.DIVERGES if shows and len(tried) > 1 else Found.CONFORMS)
+
+    monkeypatch.setattr(Runner, "shortest", shortest)
+    runner._fails(step, play, Diverged([Difference(what="answer", allowed="", observed="")], answer=True), {})
+    [result] = runner.results.values()
+    assert result.found is Found.DIVERGES
+    assert result.reason == "--repeat, which plays the shortest way to it, does not show it; this one does"
+    assert result.edge == quotient.edges[step.edge]
+    assert tried[-1] < len(long) - 5
+
+
 def test_a_difference_that_stays_is_told_once_also_if_another_one_comes() -> None:
     seen: dict[str, str] = {}
-    stage: Any = SimpleNamespace(observe=lambda _, **__: (dict(seen), {}))
+    stage: Any = SimpleNamespace(observe=lambda _, **__: (dict(seen), {}), second=None)
     play = Runner(Quotient(TRANSACTIONS, VERSION_2), lambda: stage)._begin()
     for field in (WATERMARK, STABLE):
         seen[field] = "another"
@@ -133,7 +166,8 @@ def test_a_difference_that_stays_is_told_once_also_if_another_one_comes() -> Non
 
 @pytest.mark.parametrize("seen", [{}, {WATERMARK: "0"}], ids=["nothing", "something"])
 def test_a_state_counts_as_read_back_if_something_of_it_was_read(seen: dict[str, str]) -> None:
-    stage: Any = SimpleNamespace(observe=lambda _, **__: (seen, {STABLE: "Fetch: the broker does not offer it"}))
+    missing = {STABLE: "Fetch: the broker does not offer it"}
+    stage: Any = SimpleNamespace(observe=lambda _, **__: (seen, missing), second=None)
     play = Runner(Quotient(TRANSACTIONS, VERSION_2), lambda: stage)._begin()
     play.compare_state()
     assert play.counts.observations == len(seen)
@@ -159,10 +193,34 @@ def test_what_diverges_on_the_way_to_an_edge_says_nothing_of_the_edge() -> None:
     then = next(steps(TRANSACTIONS, first.outcomes[0][1]))
     edge = edge_of(TRANSACTIONS, then, [first.asked.request, then.asked.request])
     asked: list[object] = []
-    stage: Any = SimpleNamespace(ask=lambda *given: asked.append(given) or Reply(error=99), leave=lambda _: None)
+    stage: Any = SimpleNamespace(
+        ask=lambda *given: asked.append(given) or Reply(error=99), leave=lambda _: None, second=None
+    )
     result = Runner(quotient, lambda: stage).shortest(edge)
     assert (result.found, result.differences, len(asked)) == (Found.UNKNOWN, (), 1)
-    assert result.reason == f"on the way to it, {edge.path[0].label(TRANSACTIONS.alone)}: answer"
+    assert (
+        result.reason
+        == f"on the way to it, {edge.path[0].label(TRANSACTIONS.alone)}: answer: another than the spec allows"
+    )
+
+
+@pytest.mark.parametrize(("failure", "said"), [(Found.DIVERGES, "diverges"), (Found.UNKNOWN, "could not be told")])
+def test_an_edge_out_of_reach_says_whether_what_is_in_the_way_diverges_and_comes_after_it(
+    failure: Found, said: str
+) -> None:
+    quotient = Quotient(TRANSACTIONS, VERSION_2).explore()
+    stage: Any = SimpleNamespace()
+    runner = Runner(quotient, lambda: stage)
+    begins = {arc.edge for arc in quotient.arcs[0]}
+    runner._blocked |= begins
+    played = (Exchange(label="", api="", name=""),)
+    for name in begins:
+        runner.results[name] = Result(edge=quotient.edges[name], found=failure, reason="late", scenario=played)
+    far = next(edge for name, edge in quotient.edges.items() if name not in begins)
+    lost = runner._out_of_reach(far)
+    assert (lost.found, lost.reason) == (Found.UNKNOWN, f"every way to it leads through what {said}")
+    report: Any = SimpleNamespace(results={far.name: lost, **runner.results})
+    assert Report.differing(report)[-1] is lost
 
 
 @pytest.mark.parametrize(
@@ -180,7 +238,7 @@ def test_the_shortest_scenario_of_an_edge_tells_a_recorded_difference_from_the_s
     def ask(given: Any, expected: Identity | None) -> Reply:
         return Reply(error=NONE, identity=expected) if given.request.detail != "gap" else Reply(error=error, offset=0)
 
-    stage: Any = SimpleNamespace(ask=ask, observe=lambda *_, **__: ({}, {}), leave=lambda _: None)
+    stage: Any = SimpleNamespace(ask=ask, observe=lambda *_, **__: ({}, {}), leave=lambda _: None, second=None)
     result = Runner(quotient, lambda: stage).shortest(edge)
     assert (result.found, result.known) == (found, known)
     assert [each.allowed for each in result.scenario][1:] == [("OUT_OF_ORDER_SEQUENCE_NUMBER",)]

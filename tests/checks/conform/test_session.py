@@ -8,10 +8,11 @@ from kafka_eos.machines.broker import HEARTBEAT
 from kafka_eos.server.schemas import served_codec
 from kafka_eos.wire.protocol import Buffer, MalformedMessage
 from kafka_eos_checks.conform.mechanisms import GROUP_OFFSETS, MEMBERS
-from kafka_eos_checks.conform.session import CAPS, GROUPS, Session, Target, Unusable, _left_out, _session
+from kafka_eos_checks.conform.session import CAPS, GROUPS, Session, Target, Unusable, _left_out, _session, open_session
 from kafka_eos_checks.conform.wire import Address, Wire
 
 from .test_behaviours import VERSION_1, VERSION_2
+from .test_conform import served
 
 
 def quotient(*apis: str) -> Any:
@@ -109,3 +110,10 @@ def test_requests_have_the_newest_version_in_which_a_client_names_topics_so(api:
             read = codec.read(f"{api}Request", version, Buffer(codec.write(f"{api}Request", version, row)))
             kept += [version] if all(read.get(name) == value for name, value in row.items()) else []
     assert CAPS[api] == max(kept)
+
+
+def test_a_run_gives_up_on_a_broker_that_hangs() -> None:
+    with served() as cluster:
+        session = open_session(Target(bootstrap=cluster.bootstrap_servers), [])
+        session.wire.close()
+    assert session.wire.gives_up

@@ -498,6 +498,39 @@ def test_of_a_transactions_partitions_the_scenarios_own_has_its_topic_and_its_nu
     assert described == coordinator_line("Ongoing", "id 7", 0, [DATA, "?", "?"])
 
 
+@pytest.mark.parametrize(
+    ("committed", "second", "said"), [([0, 1], 1, "5"), ([1, 0], 1, "5"), ([1], 1, "-1"), ([0], -1, "5")]
+)
+def test_of_all_offsets_of_a_group_the_scenarios_own_partition_counts(
+    committed: list[int], second: int, said: str
+) -> None:
+    parts = [{"PartitionIndex": number, "ErrorCode": 0, "CommittedOffset": 5 + number} for number in committed]
+    told = {"ErrorCode": 0, "Topics": [{"Name": "topic", "Partitions": parts}]}
+    stage = staged(lambda *_: {"Groups": [{"GroupId": "p-group", **told}]}, OffsetFetch=9)
+    stage.prefix, stage.second_partition = "p", second
+    stage.places._known["coordinator", stage.group, 0] = Address("127.0.0.1", 1)
+    assert stage._offset(of_all=True) == said
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ([0, 1], DATA),
+        ([1, 0], DATA),
+        ([0], "data of the first partition only"),
+        ([1], "data of the second partition only"),
+    ],
+)
+def test_a_transaction_with_one_of_two_partitions_is_told_apart_from_one_with_both(
+    numbers: list[int], said: str
+) -> None:
+    topics = [{"Topic": "topic", "Partitions": numbers}]
+    told = {"ErrorCode": 0, "TransactionState": "Ongoing", "ProducerId": 7, "ProducerEpoch": 0, "Topics": topics}
+    stage = staged(lambda *_: {"TransactionStates": [told]})
+    stage.second_partition = 1
+    assert stage.described("A") == coordinator_line("Ongoing", "id 7", 0, [said])
+
+
 def test_what_could_not_be_deleted_is_told_with_the_reason() -> None:
     def broker(api: str, row: Message, *_: object) -> Message:
         assert (api, row["TopicNames"]) == ("DeleteTopics", ["ours"])

@@ -57,6 +57,24 @@ def test_a_topic_has_as_many_replicas_as_the_cluster_wants_if_that_can_be_asked_
     assert len({stage.prefix for stage in stages}) == PARTITIONS
 
 
+def test_a_scenario_of_two_partitions_has_both_in_one_topic_and_no_other_scenario_has_them() -> None:
+    own, _ = territory(created())
+    pairs = [own.stage(has_second=True) for _ in range(PARTITIONS // 2 - 1)]
+    lonely, last = own.stage(), own.stage(has_second=True)
+    taken = [(each.topic, each.partition) for stage in (*pairs, last) for each in (stage, stage.second) if each]
+    assert len({*taken, (lonely.topic, lonely.partition)}) == PARTITIONS + 1
+    assert all(stage.second and stage.second.topic == stage.topic for stage in (*pairs, last))
+    assert last.second is not None
+    assert last.second.ids is last.ids
+    assert lonely.second is None
+
+
+def test_there_is_no_second_partition_where_topics_have_one() -> None:
+    alone = {**METADATA, "Topics": [{"ErrorCode": 0, "Partitions": LED[:1]}]}
+    own, _ = territory({"Metadata": lambda _: alone}, create=None)
+    assert [own.stage(has_second=True).second for _ in range(2)] == [None, None]
+
+
 def test_a_topic_of_an_outage_has_its_only_replica_where_the_scenario_needs_it() -> None:
     own, asked = territory(created())
     assert own.stage_on(7, ()).topic == own.topics[0]
@@ -102,7 +120,10 @@ def test_a_topic_that_nobody_makes_is_no_answer_and_is_deleted_if_it_comes_late(
 
     own, _ = territory({"Metadata": lambda _: empty, "DeleteTopics": delete}, None)
     own.places.seconds = 0.02
-    with pytest.raises(NoAnswer, match="CreateTopics is not offered, and nobody makes what is asked about"), own:
+    with (
+        pytest.raises(NoAnswer, match=r"not offer CreateTopics, and 0.02 s after Metadata has asked"),
+        own,
+    ):
         own.stage()
     assert [len(names) for names in deleted] == [1]
 

@@ -4,7 +4,9 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +15,12 @@ from kafka_eos.server.schemas import served_codec
 from kafka_eos_checks.conform import wire
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import (
+    SILENT_LIMIT,
     Address,
     Connection,
     ConnectionClosed,
     NoAnswer,
+    NotInTime,
     Unreachable,
     Unsupported,
     Wire,
@@ -159,6 +163,44 @@ def test_a_version_that_only_one_side_knows_is_not_supported(offered: tuple[int,
         asking.version("InitProducerId")
     with pytest.raises(Unsupported, match="the broker does not offer it"):
         asking.version("EndTxn")
+
+
+@pytest.mark.parametrize("gives_up", [True, False])
+def test_a_broker_that_hangs_is_asked_a_few_times_until_it_has_answered_or_restarted(
+    gives_up: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    hanging: set[str] = set()
+
+    def ask(self: Any, api: str, *_: Any) -> dict[str, Any]:
+        asked.append(api)
+        if api in hanging:
+            raise NotInTime("late")
+        return {}
+
+    monkeypatch.setattr(wire, "Connection", lambda *_: SimpleNamespace(ask=partial(ask, None), close=lambda: None))
+    own = Wire(Address("127.0.0.1", 9), offered=dict.fromkeys(("EndTxn", "Fetch"), (0, 4)), gives_up=gives_up)
+
+    def told(times: int, api: str = "EndTxn") -> list[str]:
+        said = []
+        for _ in range(times):
+            with pytest.raises(NoAnswer) as late:
+                own.ask(api, {})
+            said.append(str(late.value))
+        return said
+
+    hanging.add("EndTxn")
+    told(SILENT_LIMIT - 1)
+    hanging.clear()
+    own.ask("EndTxn", {})
+    hanging.add("EndTxn")
+    again = "EndTxn: no answer within 10 s, 3 times in a row; 127.0.0.1:9 is not asked for it again"
+    asked.clear()
+    assert told(SILENT_LIMIT + 2) == ["late"] * SILENT_LIMIT + [again if gives_up else "late"] * 2
+    assert asked == ["EndTxn"] * (SILENT_LIMIT + (0 if gives_up else 2))
+    own.ask("Fetch", {})
+    own.close()  # as after a restart
+    assert told(1) == ["late"]
 
 
 @pytest.mark.parametrize(
