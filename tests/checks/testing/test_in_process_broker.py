@@ -403,6 +403,15 @@ def test_an_input_whose_transaction_was_aborted_is_none(broker: InProcessBroker,
     broker.assert_exactly_once(**EXACTLY_ONCE)
 
 
+def test_an_input_that_was_aborted_and_written_again_is_one(broker: InProcessBroker) -> None:
+    writer = Application(broker, name="writer")
+    for commit in (False, True):
+        writer.produce("in", "a")
+        writer.end(commit)
+    Application(broker).copy("a", 2)
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+
+
 def test_records_without_an_identity_are_ignored(broker: InProcessBroker, app: Application) -> None:
     copy_all(app)
     app.produce("out", "heartbeat")
