@@ -91,6 +91,30 @@ def test_an_offset_that_is_set_back_outside_of_transactions_is_found(
     assert "the first of in-0 offset 1" in said
 
 
+def test_an_offset_of_a_second_partition_that_is_set_back_is_found(broker: InProcessBroker, app: Application) -> None:
+    broker.create_topic("first")
+    app.produce("first", "x", transactional=False)
+    copy_all(app)
+    app.produce("out", "x")
+    app.send_offset(1, topic="first")
+    app.end()
+    app.commit_offset(1)
+    assert found(broker, inputs=["first", "in"]).startswith("offset set back (not exactly once: 1 finding(s))")
+
+
+def test_only_inputs_below_the_offset_that_was_taken_back_are_told_of(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.produce("in", "d", transactional=False)
+    app.copy("a", 0)
+    app.copy("b", 1)
+    app.produce("out", "c", "d")
+    app.end()
+    app.commit_offset(1)
+    said = found(broker)
+    assert "had committed offset 2 of in-0, and then 1, outside of a transaction; outputs of 1 input(s) from" in said
+
+
 def test_an_offset_that_was_set_back_and_forward_again_is_none(broker: InProcessBroker, app: Application) -> None:
     copy_all(app)
     app.commit_offset(1)
@@ -111,7 +135,8 @@ def test_an_offset_past_an_input_of_the_next_transaction_is_found(broker: InProc
 def test_offsets_that_are_sent_in_the_next_transaction_are_no_offsets_beyond_inputs(
     broker: InProcessBroker, app: Application
 ) -> None:
-    app.produce("out", "a", "b", "c")
+    app.copy("a", 0)
+    app.produce("out", "b", "c")
     app.end()
     app.send_offset(3)
     app.end()
@@ -183,8 +208,13 @@ def test_one_of_several_outputs_that_is_missing_is_found_if_the_test_gives_their
     broker.assert_exactly_once(**EXACTLY_ONCE, identity=of_halves)
     said = found(broker, identity=of_halves, outputs_per_input=2)
     assert said.startswith("outputs of an input (not exactly once: 2 finding(s))")
-    assert "in-0 offset 1 has 1 output(s) in out, 2 are expected; there: '1'" in said
-    assert "in-0 offset 2 has 3 output(s) in out, 2 are expected; there: '1', '2', '3'" in said
+    lines = said.splitlines()
+    for told, means in (
+        ("in-0 offset 1 has 1 output(s) in out, 2 are expected; there: '1'", "An output of this input is missing."),
+        ("in-0 offset 2 has 3 output(s) in out, 2 are expected; there: '1', '2', '3'", "There are too many."),
+    ):
+        place = lines.index(f"  outputs of an input: {told}")
+        assert lines[place + 1] == f"    means: {means}"
     numbers = {b"a": 2, b"b": 1, b"c": 3, None: 0}
     broker.assert_exactly_once(
         **EXACTLY_ONCE, identity=of_halves, outputs_per_input=lambda record: numbers[record.value]
@@ -397,7 +427,9 @@ def test_outputs_of_inputs_whose_transaction_is_open_are_a_warning(broker: InPro
     assert "output of no input" in found(broker)
 
 
-def commit(order: int, member: str | None, generation: int = 1, name: str = "x", instance: str | None = None) -> Event:
+def commit(
+    order: int, member: str | None, generation: int | None = 1, name: str = "x", instance: str | None = None
+) -> Event:
     detail = {"request": order} | ({"member": member} if member else {}) | ({"instance": instance} if instance else {})
     return Event(
         run="r", order=order, process="p", action="TxnOffsetCommit", phase="invoke", transactional_id=name, group="g",
@@ -417,9 +449,10 @@ def test_members_of_a_generation_that_share_a_transactional_id_are_a_warning() -
         [commit(1, "m1"), commit(2, "m2", name="y")],
         [commit(1, None), commit(2, None)],
         [commit(1, "m1", -1), commit(2, "m2", -1)],
+        [commit(1, "m1", None), commit(2, "m2", None)],
         [commit(1, "i-1", instance="i"), commit(2, "i-2", instance="i")],
     ],
-    ids=["taken over", "an id each", "no members", "no generation", "a static member"],
+    ids=["taken over", "an id each", "no members", "generation -1", "no generation", "a static member"],
 )
 def test_other_uses_of_a_transactional_id_are_none(events: list[Event]) -> None:
     assert list(shared_ids(events)) == []

@@ -273,7 +273,8 @@ def test_a_reason_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize(("more", "told"), [(0, ""), (1, " and 1 more"), (7, " and 7 more")])
 def test_of_many_partitions_that_are_left_out_the_first_are_named_and_the_others_counted(more: int, told: str) -> None:
-    left_out = [NotJudged(f"t-{number}", OTHER_BATCHES, "left out") for number in range(SHOWN + more)]
+    code = json.loads(json.dumps(OTHER_BATCHES))  # another object, as in a row of a table
+    left_out = [NotJudged(f"t-{number}", code, "left out") for number in range(SHOWN + more)]
     verdict = Verdict(check="trace", name="clients", expected="all accepted", found="all accepted", ok=True)
     evidence = with_left_out(verdict, left_out).evidence
     assert evidence == f"left out: {', '.join(f't-{number}' for number in range(SHOWN))}{told}"
