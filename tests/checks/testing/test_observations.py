@@ -3,19 +3,28 @@
 import re
 import traceback
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafka_eos.formats.record_batch import Record
-from kafka_eos.histories.history import Event
+from kafka_eos.histories.history import Event, read_history
 from kafka_eos.server.network import Server
 from kafka_eos_checks import cli
+from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
+from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.testing import exactly_once
 from kafka_eos_checks.testing.exactly_once import StoredRecord, by_value
-from kafka_eos_checks.testing.in_process_broker import ExactlyOnceWarning, InProcessBroker, NotExactlyOnce
+from kafka_eos_checks.testing.in_process_broker import (
+    DATA,
+    HISTORY,
+    ExactlyOnceWarning,
+    InProcessBroker,
+    NotExactlyOnce,
+)
 from kafka_eos_checks.testing.observations import Observed, shared_ids
 
 from .test_in_process_broker import EXACTLY_ONCE, Application, copy_all, found
@@ -165,6 +174,34 @@ def test_offsets_that_are_committed_outside_are_no_offsets_beyond_inputs(
     app.produce("out", "a", "b", "c")
     app.end()
     assert found(broker).startswith("output without its offset (not")
+
+
+def test_an_offset_that_is_committed_in_a_transaction_and_outside_is_none_beyond_outputs_of_no_transaction(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.send_offset(3)
+    app.end()
+    app.commit_offset(3)
+    app.produce("out", "a", "b", "c", transactional=False)
+    assert found(broker).startswith("output without its offset (not")
+
+
+def test_only_an_output_without_its_offset_shows_an_offset_beyond_its_inputs(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.copy("a", 1)
+    app.copy("b", 2)
+    app.copy("c", 2)
+    found(broker)
+    [finding] = audit.run([broker.folder]).findings
+    asked = exactly_once.Application(
+        inputs=["in"], outputs=["out"], group="g", identity=by_value, everything=True, outputs_per_input=None
+    )
+    events, data = list(read_history(broker.folder / HISTORY)), broker.folder / DATA
+    identified = exactly_once.identify(find_logs(data), asked)
+    observed = broker.call(lambda server: Observed.of(server.cluster, asked, identified, events, data, ()))
+    assert [problem.name for problem in observed.problems([finding])] == ["offset beyond its inputs"]
+    assert list(observed.problems([replace(finding, rule="torn transaction")])) == []
 
 
 def test_a_transaction_that_is_left_open_is_found_if_everything_is_done(
@@ -471,14 +508,16 @@ def test_an_offset_that_a_transaction_has_set_back_is_left_to_the_audit(
 def test_a_transaction_of_which_the_group_could_refuse_any_commit_is_no_warning(
     generations: tuple[int, int], told: int, tmp_path: Path
 ) -> None:
+    refused = 3, 0, ("invoke", "fail")
+    written = [(generation, place, ("invoke", "ok")) for place, generation in enumerate(generations)]
     events = [
         Event(
             run="r", process="p", action="TxnOffsetCommit", phase=phase, group="g", transactional_id="x",
             generation=generation, topic="in", partition=partition,
-            detail={"request": partition, "committed_offset": 1},
+            detail={"request": number, "committed_offset": 1},
         )
-        for partition, generation in enumerate(generations)
-        for phase in ("invoke", "ok")
+        for number, (generation, partition, phases) in enumerate([refused, *written])
+        for phase in phases
     ]  # fmt: skip
     asked = exactly_once.Application(
         inputs=["in"], outputs=["out"], group="g", identity=by_value, everything=True, outputs_per_input=None

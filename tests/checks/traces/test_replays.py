@@ -661,26 +661,38 @@ def test_a_judge_that_remembers_gives_the_verdicts_of_one_that_does_not(
     assert sum(rejected is not None for _, _, (rejected, _) in judged) > 10
 
 
+def committed(transactions: int) -> tuple[list[ToldRecord], list[tuple[str, WrittenMarker]]]:
+    """Records and markers of a transactional id that commits so many transactions, which have one partition each."""
+    states = [TransactionState.EMPTY]
+    states += [
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_COMMIT,
+        TransactionState.COMPLETE_COMMIT,
+    ] * transactions
+    of = {TransactionState.ONGOING: frozenset({"t-0"}), TransactionState.PREPARE_COMMIT: frozenset({"t-0"})}
+    records = [
+        ToldRecord(0, offset, Transition(state, 7, 0, -1, 1, of.get(state, frozenset()), late=False))
+        for offset, state in enumerate(states)
+    ]
+    return records, [("t-0", WrittenMarker(7, 0, ControlType.COMMIT, 0, offset)) for offset in range(transactions)]
+
+
 @pytest.mark.parametrize(("machine", "grows"), [(MACHINE, True), (WITHOUT_NUMBERS, False)])
 def test_transactions_of_the_same_form_are_judged_once(machine: Any, grows: bool) -> None:
     taken = []
     for transactions in (3, 30):
-        states = [TransactionState.EMPTY]
-        states += [
-            TransactionState.ONGOING,
-            TransactionState.PREPARE_COMMIT,
-            TransactionState.COMPLETE_COMMIT,
-        ] * transactions
-        of = {TransactionState.ONGOING: frozenset({"t-0"}), TransactionState.PREPARE_COMMIT: frozenset({"t-0"})}
-        records = [
-            ToldRecord(0, offset, Transition(state, 7, 0, -1, 1, of.get(state, frozenset()), late=False))
-            for offset, state in enumerate(states)
-        ]
-        markers = [("t-0", WrittenMarker(7, 0, ControlType.COMMIT, 0, offset)) for offset in range(transactions)]
         judge = RememberingJudge(machine, coordinator_constants(frozenset({1, 2})))
-        assert judge.first_rejected(steps_of(records, markers, rename=True)) == (None, 2 + 7 * transactions)
+        steps = steps_of(*committed(transactions), rename=True)
+        assert judge.first_rejected(steps) == (None, 2 + 7 * transactions)
         taken.append(judge._remembered)
     assert (taken[0] < taken[1]) == grows
+
+
+def test_a_rejection_late_in_a_long_trace_is_told() -> None:
+    records, markers = committed(100)
+    verdict = replays._judge_of(RULES).verdict("x", records, markers[:-1], {"t-0"})
+    assert (verdict["accepted"], verdict["steps"], verdict["position"]) == (False, 702, 701)
+    assert "CompleteTransaction is not enabled" in verdict["reason"]
 
 
 def test_leaders_judge_transactions_of_the_same_form_once() -> None:
