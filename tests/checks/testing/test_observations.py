@@ -152,11 +152,12 @@ def test_offsets_that_are_sent_in_the_next_transaction_are_no_offsets_beyond_inp
     assert found(broker).startswith("output without its offset (not")
 
 
+@pytest.mark.parametrize("name", ["other", "a client before the application"])
 def test_offsets_of_another_client_are_no_offsets_beyond_inputs_of_its_later_transactions(
-    broker: InProcessBroker, app: Application
+    name: str, broker: InProcessBroker, app: Application
 ) -> None:
     app.copy("a", 0)
-    other = Application(broker, name="other")
+    other = Application(broker, name=name)
     other.send_offset(3)
     other.end()
     app.produce("out", "b", "c")
@@ -405,6 +406,15 @@ def test_an_abort_with_nothing_after_it_is_told(broker: InProcessBroker, app: Ap
     assert "did it go back to the committed offsets?" in said
 
 
+def test_an_abort_before_any_offset_was_sent_is_told_too(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a")
+    app.end(commit=False)
+    app.copy("b", 1)
+    app.copy("c", 2)
+    app.produce("in", "d", transactional=False)
+    assert "here:  'app' aborted a transaction (event " in found(broker)
+
+
 def test_outputs_to_one_of_two_topics_are_told_how_to_be_declared(broker: InProcessBroker, app: Application) -> None:
     broker.create_topic("dlq")
     app.copy("a", 0)
@@ -413,7 +423,9 @@ def test_outputs_to_one_of_two_topics_are_told_how_to_be_declared(broker: InProc
     app.send_offset(2)
     app.end()
     app.copy("c", 2)
-    assert "ask once for each topic" in found(broker, outputs=["out", "dlq"])
+    assert "ask once for each topic" not in found(broker)
+    said = found(broker, outputs=["out", "dlq"])
+    assert said.count("ask once for each topic") == 1
     for topic, bad in (("out", False), ("dlq", True)):
         broker.assert_exactly_once(
             inputs="in",
