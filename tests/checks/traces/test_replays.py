@@ -42,7 +42,17 @@ from kafka_eos_checks.traces.coordinators import (
     told,
 )
 from kafka_eos_checks.traces.replays import Rules, in_process, verdicts_of
-from kafka_eos_checks.traces.scan import LOG, Piece, event_rows, logs_of, pieces_of, tasks_of
+from kafka_eos_checks.traces.scan import (
+    COMMIT_MARKER,
+    LOG,
+    TRANSACTIONAL_BATCH,
+    Piece,
+    batch_of,
+    event_rows,
+    logs_of,
+    pieces_of,
+    tasks_of,
+)
 from kafka_eos_checks.traces.transitions import Transition, read_transition, transition_of
 from kafka_eos_checks.traces.validation import Candidate, RememberingJudge, Trace, TraceStep, replay, replayed
 
@@ -821,7 +831,9 @@ def test_a_history_whose_answers_name_no_request_is_not_judged(
     assert cli.main(["simulate", "--seed", "7", "--out", str(simulated)]) == 0
     for options in ([], ["--alone"]):
         assert cli.main(["check", "traces", str(simulated), *options]) == 3
-        assert "a Produce without 'request' in its detail" in capsys.readouterr().out
+        said = capsys.readouterr().out
+        assert "a Produce without 'request' in its detail" in said
+        assert "no traces" in said
         assert cli.main(["check", "traces", str(simulated), *options, "--allow-unjudged", "no-wire-events"]) == 0
 
 
@@ -855,6 +867,17 @@ def test_rows_that_are_not_sorted_are_an_error() -> None:
     rows = pa.RecordBatch.from_pydict({"key": [1, 1, 2, 1]})
     with pytest.raises(AssertionError, match="not sorted by key"):
         list(replays.runs([rows], ["key"]))
+
+
+def test_a_marker_that_repeats_the_last_one_of_the_rows_before_is_flagged() -> None:
+    def rows(*codes: int) -> Any:
+        reigns = [2 if code == COMMIT_MARKER else -1 for code in codes]
+        return batch_of({"code": codes, "epoch": [0] * len(codes), "leader_epoch": reigns}, len(codes))
+
+    data, commit = TRANSACTIONAL_BATCH, COMMIT_MARKER
+    slices = [rows(data, commit), rows(commit, commit, data), rows(commit), rows(commit)]
+    flags = [row["version"] for found in replays._markers_of(slices) for row in rows_of(found)]
+    assert flags == [0, 1, 1, 0, 1]
 
 
 @pytest.mark.parametrize("versions", [*permutations([0, 1, 2]), (0, 2, 2), (0, 0)])
