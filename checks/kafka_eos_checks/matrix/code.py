@@ -251,7 +251,9 @@ class Bench:
         java: whether a mutant that survives the quick tests of its room is tried with those that start a JVM.
         whole: whether a mutant that survives the tests of its room is tried with all tests.
         compiled: the folders of tests that are compiled, with what they import; that takes longer than a quick test.
-        passing: the tests that have passed alone without a mutant; they need not show it for each mutant they notice.
+        passing: the tests that have passed alone without a mutant, each with the marks; they need not show it for each
+            mutant they notice.
+        marks: the expression of marks of the tests that are tried now. Of a test with parameters it may leave some out.
     """
 
     root: Path
@@ -260,7 +262,8 @@ class Bench:
     java: bool = False
     whole: bool = False
     compiled: set[str] = field(default_factory=set)
-    passing: set[str] = field(default_factory=set)
+    passing: set[tuple[str, str]] = field(default_factory=set)
+    marks: str = ""
 
     def __post_init__(self) -> None:
         for name in COPIED:
@@ -292,6 +295,7 @@ class Bench:
                 if folder not in self.compiled:
                     self._fails([folder], _NOTES_TIMEOUT, 0, "--collect-only", variables={})
                     self.compiled.add(folder)
+                self.marks = marks
                 failed = self._fate(mutant, reaching)
                 known = {"failed": failed, "under": _under(keys, failed)}
                 self.cache.put(entry, known)
@@ -337,9 +341,9 @@ class Bench:
             if not failed.startswith((NO_END, ENDED)):
                 test = failed.partition("[")[0]  # of any parameters: their names may be cut
                 if self._fails_with(mutant, [test], limit, limit):
-                    without = "" if test in self.passing else self._fails([test], limit, limit)
+                    without = "" if (self.marks, test) in self.passing else self._fails([test], limit, limit)
                     if not without:
-                        self.passing.add(test)
+                        self.passing.add((self.marks, test))
                         return failed
                     if not without.startswith(NO_END):
                         raise UnusableCode(f"a test fails without a mutant: {without}; mend that first")
@@ -427,6 +431,7 @@ class Bench:
             # A mutant leaves no compiled file, nor does a process that its tests start: the file would stay valid for
             # the next mutant, if that is as long and as old.
             environment["PYTHONDONTWRITEBYTECODE"] = "1"
+            options = (*options, "-m", self.marks)
         pytest = ["-c", _PYTEST, "-x", "-v", "-p", "no:cacheprovider"]
         timeout = ["-o", f"faulthandler_timeout={limit}", "-o", "faulthandler_exit_on_timeout=true"]
         said = self.folder / "said"  # no pipe: a server that a test had no chance to end would hold it open

@@ -378,13 +378,13 @@ def _failure(
 
 
 def _told(problems: Sequence[Problem]) -> Iterator[str]:
-    """The problems in lines, each name with one remedy."""
-    for name in dict.fromkeys(each.name for each in problems):
-        own = [each for each in problems if each.name == name]
+    """The problems in lines, those of the same name and meaning with one remedy."""
+    for name, means in dict.fromkeys((each.name, each.means) for each in problems):
+        own = [each for each in problems if (each.name, each.means) == (name, means)]
         yield from (f"  {name}: {each.evidence}" for each in own[:SHOWN_FINDINGS])
         if len(own) > SHOWN_FINDINGS:
             yield f"  … and {len(own) - SHOWN_FINDINGS} more"
-        yield f"    means: {own[0].means}"
+        yield f"    means: {means}"
         yield f"    next:  {own[0].step}"
 
 

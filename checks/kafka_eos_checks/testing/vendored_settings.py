@@ -104,6 +104,7 @@ def _takes(library: ctypes.CDLL, name: str, word: str) -> bool:
 
 
 def _dumped(library: ctypes.CDLL) -> set[str]:
+    library.rd_kafka_conf_new.restype = ctypes.c_void_p
     library.rd_kafka_conf_dump.restype = ctypes.POINTER(ctypes.c_char_p)
     library.rd_kafka_conf_dump.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]
     size = ctypes.c_size_t()

@@ -187,8 +187,9 @@ def spoil(traces: Sequence[Trace]) -> tuple[Trace, int] | None:
 def _rejected(name: str, model: Model, trace: Trace) -> Verdict:
     """The verdict on a trace that the repaired rules must reject, at any event."""
     (verdict,) = trace_verdicts(name, partition_log_model(model, [trace]), PartitionLog, [trace])
-    rejected = "rejected at event" in verdict.found and not verdict.ok
-    return replace(verdict, expected="rejected", found=verdict.found.rpartition(": ")[2], ok=rejected, claims=("C09",))
+    found = verdict.found.removeprefix(f"0 of 1 accepted; {trace.name}: ")
+    rejected = found.startswith("rejected at event")  # by both judges
+    return replace(verdict, expected="rejected", found=found, ok=rejected, claims=("C09",))
 
 
 def simulated(registry: Registry) -> Iterator[Verdict]:

@@ -295,11 +295,10 @@ class _Steps:
         names: partition -> its name in the steps; None to use its own name. The names start again with each
             transaction, so that transactions of the same form have the same steps.
         steps: the steps of the latest record.
-        begun: whether there was any step.
         last: the previous record.
         former: the producer id and epoch before the present ones: who presents them is given the present ones again.
         since: the leader epoch of that record: no older coordinator writes markers for it.
-        reign: the present leader epoch of the log's partition.
+        reign: the present leader epoch of the log's partition, -1 before the first record.
         ids: the producer ids in the order in which they were handed out; the spec calls them 0, 1, 2 …
     """
 
@@ -307,7 +306,6 @@ class _Steps:
     absent: Container[str] = ()
     names: dict[str, str] | None = None
     steps: list[TraceStep] = field(default_factory=list)
-    begun: bool = False
     last: Transition | None = None
     former: tuple[int, int] = (NO_PRODUCER_ID, NO_EPOCH)
     since: int = -1
@@ -331,7 +329,6 @@ class _Steps:
     def take(self, candidates: tuple[Candidate, ...], observed: Observed = (), text: str = "") -> None:
         """Add a step."""
         self.steps.append(_step(candidates, observed) if self.names is not None else named(candidates, observed, text))
-        self.begun = True
 
     def follow(self, record: ToldRecord) -> None:
         """Add the steps of the next record."""
@@ -356,7 +353,7 @@ class _Steps:
 
     def move(self, leader_epoch: int) -> None:
         """Add a Failover if the log's leader epoch has risen."""
-        if 0 <= self.reign < leader_epoch and self.begun:
+        if 0 <= self.reign < leader_epoch:
             self.take((Candidate("Failover", (0,)),), text=f"leader epoch {leader_epoch}")
         self.reign = max(self.reign, leader_epoch)
 

@@ -12,8 +12,8 @@ is         a record of                    a batch or marker of a          an eve
            ``__transaction_state``        producer in a partition
 name       transactional id                                               file of the history
 log        partition, as its folder       partition                       topic-partition
-offset     of the record                  of the batch                    ``order`` of the event
-code                                      :data:`MARKERS`, batches        1, 0 for a restart
+offset     of the record                  of the batch
+code                                      :data:`MARKERS`, batches
 version    of a client that ends a        1 for a marker that may have
            transaction                    been sent again
 epochs     the log's leader epoch         a marker's coordinator epoch
@@ -378,16 +378,15 @@ def event_rows(piece: Piece, buckets: int) -> "Iterator[pa.RecordBatch]":
 
     The bucket is in the column ``producer_id``, because rows are spread by that column.
     """
-    rows: list[tuple[str, int, int, int, bytes]] = []  # log, order, bucket, code, line
+    rows: list[tuple[str, int, bytes]] = []  # log, bucket, line
     try:
         for at, line in _lines(piece):
             event = event_from_json(line.decode("utf-8", "replace"), piece.path, at)
-            order = -1 if event.order is None else event.order
             if event.action == "Restart":
-                rows += [("", order, bucket, 0, line) for bucket in range(buckets)]
+                rows += [("", bucket, line) for bucket in range(buckets)]
             elif event.action == "Produce":
                 log = log_name(event)
-                rows.append((log, order, crc32(f"{piece.source} {log}".encode()) % buckets, 1, line))
+                rows.append((log, crc32(f"{piece.source} {log}".encode()) % buckets, line))
             if len(rows) >= 1 << 14:
                 yield _events(piece, rows)
                 rows = []
@@ -398,16 +397,14 @@ def event_rows(piece: Piece, buckets: int) -> "Iterator[pa.RecordBatch]":
         yield _events(piece, rows)
 
 
-def _events(piece: Piece, rows: Iterable[tuple[str, int, int, int, bytes]]) -> "pa.RecordBatch":
-    logs, orders, numbers, codes, lines = zip(*rows, strict=True)
+def _events(piece: Piece, rows: Iterable[tuple[str, int, bytes]]) -> "pa.RecordBatch":
+    logs, numbers, lines = zip(*rows, strict=True)
     columns = {
         "source": np.full(len(logs), piece.source),
         "kind": np.full(len(logs), EVENT),
         "name": [piece.path] * len(logs),
         "log": logs,
-        "offset": orders,
         "producer_id": numbers,
-        "code": codes,
         "value": lines,
     }
     return batch_of(columns, len(logs))

@@ -160,6 +160,19 @@ def test_survivors_are_tried_with_the_tests_that_start_a_jvm_if_asked_for(knowin
     assert not knowing.judge(noticed).is_killed, "what is kept is that of the same tests"
 
 
+def test_of_a_test_with_parameters_those_that_start_a_jvm_are_tried_only_if_asked_for(bench: Bench) -> None:
+    tests = bench.folder / "tests" / "reference" / "room"
+    (bench.folder / "pytest.ini").write_text(MARKERS, encoding="utf-8")
+    weights = '@pytest.mark.parametrize("weight", [8, pytest.param(7, marks=pytest.mark.tlc)])'
+    text = "def test_heavy_ones_stay(weight):\n    assert not may_pass(weight)\n"
+    (tests / "test_rule.py").write_text(
+        f"import pytest\nfrom toy.rule import may_pass\n\n{weights}\n{text}", encoding="utf-8"
+    )
+    assert bench.judge(LEFT).by == code.NONE
+    bench.java = True
+    assert bench.judge(LEFT).by == "tests/reference/room/test_rule.py::test_heavy_ones_stay[7]"
+
+
 @pytest.mark.thorough
 def test_a_slow_computer_kills_no_mutant_and_an_endless_loop_does(
     bench: Bench, monkeypatch: pytest.MonkeyPatch

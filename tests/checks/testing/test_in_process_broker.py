@@ -294,6 +294,20 @@ def test_an_answer_that_was_dropped_is_written_down_as_not_delivered(broker: InP
     assert told == [False]
 
 
+def test_a_request_whose_batch_is_malformed_is_refused_and_not_written_down(
+    broker: InProcessBroker, app: Application
+) -> None:
+    batch = build_batch([Record(value=b"d")], base_timestamp=1).encode()
+    for wrong, code in (
+        (batch[:-1] + bytes([batch[-1] ^ 1]), ErrorCode.CORRUPT_MESSAGE),
+        (batch[:30], ErrorCode.INVALID_RECORD),
+    ):
+        topic = {"Name": "in", "PartitionData": [{"Index": 0, "Records": wrong}]}
+        row = app.ask("Produce", 11, Acks=-1, TimeoutMs=1000, TopicData=[topic])
+        assert row["Responses"][0]["PartitionResponses"][0]["ErrorCode"] == code, wrong
+    assert len(told(broker, "Produce")) == 2, "request and answer of the three inputs"
+
+
 def test_an_output_that_comes_from_nowhere_is_found(broker: InProcessBroker, app: Application) -> None:
     copy_all(app)
     app.produce("out", "z")
@@ -403,6 +417,15 @@ def test_an_input_whose_transaction_was_aborted_is_none(broker: InProcessBroker,
     broker.assert_exactly_once(**EXACTLY_ONCE)
 
 
+def test_an_input_that_was_aborted_and_written_again_is_one(broker: InProcessBroker) -> None:
+    writer = Application(broker, name="writer")
+    for commit in (False, True):
+        writer.produce("in", "a")
+        writer.end(commit)
+    Application(broker).copy("a", 2)
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+
+
 def test_records_without_an_identity_are_ignored(broker: InProcessBroker, app: Application) -> None:
     copy_all(app)
     app.produce("out", "heartbeat")
@@ -492,6 +515,18 @@ def test_a_refused_end_of_a_transaction_is_drawn_by_the_command_that_the_failure
     assert re.search(rf"^ +{refusal}  .*INVALID_PRODUCER_EPOCH", story, re.MULTILINE)
     assert cli.main(["audit", str(broker.folder)]) == 1
     assert f"{command} draws" in capsys.readouterr().out
+
+
+def test_the_next_step_after_several_findings_of_a_rule_draws_the_first(
+    broker: InProcessBroker, app: Application
+) -> None:
+    copy_all(app)
+    app.copy("a", 2)
+    app.copy("b", 2)
+    said = found(broker)
+    assert said.startswith("input processed twice (not exactly once: 2 finding(s))")
+    assert "next:  kafka-eos explain" in said
+    assert "--finding 1 draws the history around it" in said
 
 
 def test_a_diagram_of_an_output_shows_its_transaction(broker: InProcessBroker, app: Application) -> None:

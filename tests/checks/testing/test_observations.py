@@ -3,19 +3,28 @@
 import re
 import traceback
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafka_eos.formats.record_batch import Record
-from kafka_eos.histories.history import Event
+from kafka_eos.histories.history import Event, read_history
 from kafka_eos.server.network import Server
 from kafka_eos_checks import cli
+from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
+from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.testing import exactly_once
 from kafka_eos_checks.testing.exactly_once import StoredRecord, by_value
-from kafka_eos_checks.testing.in_process_broker import ExactlyOnceWarning, InProcessBroker, NotExactlyOnce
+from kafka_eos_checks.testing.in_process_broker import (
+    DATA,
+    HISTORY,
+    ExactlyOnceWarning,
+    InProcessBroker,
+    NotExactlyOnce,
+)
 from kafka_eos_checks.testing.observations import Observed, shared_ids
 
 from .test_in_process_broker import EXACTLY_ONCE, Application, copy_all, found
@@ -91,6 +100,30 @@ def test_an_offset_that_is_set_back_outside_of_transactions_is_found(
     assert "the first of in-0 offset 1" in said
 
 
+def test_an_offset_of_a_second_partition_that_is_set_back_is_found(broker: InProcessBroker, app: Application) -> None:
+    broker.create_topic("first")
+    app.produce("first", "x", transactional=False)
+    copy_all(app)
+    app.produce("out", "x")
+    app.send_offset(1, topic="first")
+    app.end()
+    app.commit_offset(1)
+    assert found(broker, inputs=["first", "in"]).startswith("offset set back (not exactly once: 1 finding(s))")
+
+
+def test_only_inputs_below_the_offset_that_was_taken_back_are_told_of(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.produce("in", "d", transactional=False)
+    app.copy("a", 0)
+    app.copy("b", 1)
+    app.produce("out", "c", "d")
+    app.end()
+    app.commit_offset(1)
+    said = found(broker)
+    assert "had committed offset 2 of in-0, and then 1, outside of a transaction; outputs of 1 input(s) from" in said
+
+
 def test_an_offset_that_was_set_back_and_forward_again_is_none(broker: InProcessBroker, app: Application) -> None:
     copy_all(app)
     app.commit_offset(1)
@@ -111,18 +144,20 @@ def test_an_offset_past_an_input_of_the_next_transaction_is_found(broker: InProc
 def test_offsets_that_are_sent_in_the_next_transaction_are_no_offsets_beyond_inputs(
     broker: InProcessBroker, app: Application
 ) -> None:
-    app.produce("out", "a", "b", "c")
+    app.copy("a", 0)
+    app.produce("out", "b", "c")
     app.end()
     app.send_offset(3)
     app.end()
     assert found(broker).startswith("output without its offset (not")
 
 
+@pytest.mark.parametrize("name", ["other", "a client before the application"])
 def test_offsets_of_another_client_are_no_offsets_beyond_inputs_of_its_later_transactions(
-    broker: InProcessBroker, app: Application
+    name: str, broker: InProcessBroker, app: Application
 ) -> None:
     app.copy("a", 0)
-    other = Application(broker, name="other")
+    other = Application(broker, name=name)
     other.send_offset(3)
     other.end()
     app.produce("out", "b", "c")
@@ -140,6 +175,34 @@ def test_offsets_that_are_committed_outside_are_no_offsets_beyond_inputs(
     app.produce("out", "a", "b", "c")
     app.end()
     assert found(broker).startswith("output without its offset (not")
+
+
+def test_an_offset_that_is_committed_in_a_transaction_and_outside_is_none_beyond_outputs_of_no_transaction(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.send_offset(3)
+    app.end()
+    app.commit_offset(3)
+    app.produce("out", "a", "b", "c", transactional=False)
+    assert found(broker).startswith("output without its offset (not")
+
+
+def test_only_an_output_without_its_offset_shows_an_offset_beyond_its_inputs(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.copy("a", 1)
+    app.copy("b", 2)
+    app.copy("c", 2)
+    found(broker)
+    [finding] = audit.run([broker.folder]).findings
+    asked = exactly_once.Application(
+        inputs=["in"], outputs=["out"], group="g", identity=by_value, everything=True, outputs_per_input=None
+    )
+    events, data = list(read_history(broker.folder / HISTORY)), broker.folder / DATA
+    identified = exactly_once.identify(find_logs(data), asked)
+    observed = broker.call(lambda server: Observed.of(server.cluster, asked, identified, events, data, ()))
+    assert [problem.name for problem in observed.problems([finding])] == ["offset beyond its inputs"]
+    assert list(observed.problems([replace(finding, rule="torn transaction")])) == []
 
 
 def test_a_transaction_that_is_left_open_is_found_if_everything_is_done(
@@ -183,8 +246,13 @@ def test_one_of_several_outputs_that_is_missing_is_found_if_the_test_gives_their
     broker.assert_exactly_once(**EXACTLY_ONCE, identity=of_halves)
     said = found(broker, identity=of_halves, outputs_per_input=2)
     assert said.startswith("outputs of an input (not exactly once: 2 finding(s))")
-    assert "in-0 offset 1 has 1 output(s) in out, 2 are expected; there: '1'" in said
-    assert "in-0 offset 2 has 3 output(s) in out, 2 are expected; there: '1', '2', '3'" in said
+    lines = said.splitlines()
+    for told, means in (
+        ("in-0 offset 1 has 1 output(s) in out, 2 are expected; there: '1'", "An output of this input is missing."),
+        ("in-0 offset 2 has 3 output(s) in out, 2 are expected; there: '1', '2', '3'", "There are too many."),
+    ):
+        place = lines.index(f"  outputs of an input: {told}")
+        assert lines[place + 1] == f"    means: {means}"
     numbers = {b"a": 2, b"b": 1, b"c": 3, None: 0}
     broker.assert_exactly_once(
         **EXACTLY_ONCE, identity=of_halves, outputs_per_input=lambda record: numbers[record.value]
@@ -338,6 +406,15 @@ def test_an_abort_with_nothing_after_it_is_told(broker: InProcessBroker, app: Ap
     assert "did it go back to the committed offsets?" in said
 
 
+def test_an_abort_before_any_offset_was_sent_is_told_too(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a")
+    app.end(commit=False)
+    app.copy("b", 1)
+    app.copy("c", 2)
+    app.produce("in", "d", transactional=False)
+    assert "here:  'app' aborted a transaction (event " in found(broker)
+
+
 def test_outputs_to_one_of_two_topics_are_told_how_to_be_declared(broker: InProcessBroker, app: Application) -> None:
     broker.create_topic("dlq")
     app.copy("a", 0)
@@ -346,7 +423,9 @@ def test_outputs_to_one_of_two_topics_are_told_how_to_be_declared(broker: InProc
     app.send_offset(2)
     app.end()
     app.copy("c", 2)
-    assert "ask once for each topic" in found(broker, outputs=["out", "dlq"])
+    assert "ask once for each topic" not in found(broker)
+    said = found(broker, outputs=["out", "dlq"])
+    assert said.count("ask once for each topic") == 1
     for topic, bad in (("out", False), ("dlq", True)):
         broker.assert_exactly_once(
             inputs="in",
@@ -397,7 +476,9 @@ def test_outputs_of_inputs_whose_transaction_is_open_are_a_warning(broker: InPro
     assert "output of no input" in found(broker)
 
 
-def commit(order: int, member: str | None, generation: int = 1, name: str = "x", instance: str | None = None) -> Event:
+def commit(
+    order: int, member: str | None, generation: int | None = 1, name: str = "x", instance: str | None = None
+) -> Event:
     detail = {"request": order} | ({"member": member} if member else {}) | ({"instance": instance} if instance else {})
     return Event(
         run="r", order=order, process="p", action="TxnOffsetCommit", phase="invoke", transactional_id=name, group="g",
@@ -417,9 +498,10 @@ def test_members_of_a_generation_that_share_a_transactional_id_are_a_warning() -
         [commit(1, "m1"), commit(2, "m2", name="y")],
         [commit(1, None), commit(2, None)],
         [commit(1, "m1", -1), commit(2, "m2", -1)],
+        [commit(1, "m1", None), commit(2, "m2", None)],
         [commit(1, "i-1", instance="i"), commit(2, "i-2", instance="i")],
     ],
-    ids=["taken over", "an id each", "no members", "no generation", "a static member"],
+    ids=["taken over", "an id each", "no members", "generation -1", "no generation", "a static member"],
 )
 def test_other_uses_of_a_transactional_id_are_none(events: list[Event]) -> None:
     assert list(shared_ids(events)) == []
@@ -438,14 +520,16 @@ def test_an_offset_that_a_transaction_has_set_back_is_left_to_the_audit(
 def test_a_transaction_of_which_the_group_could_refuse_any_commit_is_no_warning(
     generations: tuple[int, int], told: int, tmp_path: Path
 ) -> None:
+    refused = 3, 0, ("invoke", "fail")
+    written = [(generation, place, ("invoke", "ok")) for place, generation in enumerate(generations)]
     events = [
         Event(
             run="r", process="p", action="TxnOffsetCommit", phase=phase, group="g", transactional_id="x",
             generation=generation, topic="in", partition=partition,
-            detail={"request": partition, "committed_offset": 1},
+            detail={"request": number, "committed_offset": 1},
         )
-        for partition, generation in enumerate(generations)
-        for phase in ("invoke", "ok")
+        for number, (generation, partition, phases) in enumerate([refused, *written])
+        for phase in phases
     ]  # fmt: skip
     asked = exactly_once.Application(
         inputs=["in"], outputs=["out"], group="g", identity=by_value, everything=True, outputs_per_input=None

@@ -59,6 +59,7 @@ def test_a_guarantee_about_transactions_names_what_a_partition_without_a_leader_
         ("java-producer", {"acks": "0"}, ["AtMostOnceIsNotAtLeastOnce", "ResendAfterRestart"]),
         ("java-producer", {"acks": "1"}, ["AcksOne", "LostAcknowledgement", "ResendAfterRestart"]),
         ("java-producer", {"acks": "1", "retries": "0"}, ["AcksOne", "ResendAfterRestart"]),
+        ("java-producer", {"acks": "1", "retries": "1"}, ["AcksOne", "LostAcknowledgement", "ResendAfterRestart"]),
         ("java-producer", {"transactional.id": "orders"}, ["RefinesAtLeastOnce", "IdempotentProducer", "Transactions"]),
         (
             "librdkafka-producer",

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from kafka_eos_checks import cli
 from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
 from kafka_eos_checks.traces import scan
-from kafka_eos_checks.traces.clients import OTHER_BATCHES, SHOWN, NotJudged, with_left_out
+from kafka_eos_checks.traces.clients import DAMAGED, OTHER_BATCHES, SHOWN, NotJudged, with_left_out
 
 pytest.importorskip("pyarrow")
 
@@ -95,7 +96,7 @@ def test_a_damaged_partition_is_not_judged_with_its_place_and_the_other_one_is_j
     assert cli.main(["check", "traces", str(path), *options, "--json", str(answers)]) == 3
     verdict = read_verdicts(answers)[0]
     assert (verdict.ok, verdict.unknown, verdict.unjudged_for) == (True, 1, {"damaged-history": 1})
-    assert verdict.figures["traces"] == 1
+    assert (verdict.figures["traces"], verdict.found[:12]) == (1, "all accepted")
     event = "event without an order" if damage is without_order else f"event {order}"
     assert f"h.jsonl: run {run}, {event}: " in capsys.readouterr().out
 
@@ -214,7 +215,7 @@ def test_rules_of_a_release_accept_its_finding_and_the_repaired_ones_name_it(
 
 
 def test_the_rules_of_the_release_accept_its_recordings_and_another_offset_is_rejected(
-    rows: list[Row], tmp_path: Path
+    rows: list[Row], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("transactions-3.9", "violations"):
         call = ["check", "traces", str(kept_recording(name)), "--alone", "--kafka", "4.3"]
@@ -222,6 +223,9 @@ def test_the_rules_of_the_release_accept_its_recordings_and_another_offset_is_re
         assert cli.main([*call, "--allow-unjudged", "other-batches"]) == 0
     rows[answer_in(rows, 0)]["offset"] += 1
     assert cli.main(["check", "traces", str(written(tmp_path, rows)), "--alone", "--kafka", "4.3"]) == 1
+    said = capsys.readouterr().out
+    assert "rejected at event" in said
+    assert "next: --kafka" not in said, "the rules are those of the release already"
 
 
 @pytest.mark.parametrize("piece_bytes", [1 << 25, 10_000])
@@ -269,7 +273,11 @@ def test_a_reason_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize(("more", "told"), [(0, ""), (1, " and 1 more"), (7, " and 7 more")])
 def test_of_many_partitions_that_are_left_out_the_first_are_named_and_the_others_counted(more: int, told: str) -> None:
-    left_out = [NotJudged(f"t-{number}", OTHER_BATCHES, "left out") for number in range(SHOWN + more)]
+    code = json.loads(json.dumps(OTHER_BATCHES))  # another object, as in a row of a table
+    left_out = [NotJudged(f"t-{number}", code, "left out") for number in range(SHOWN + more)]
     verdict = Verdict(check="trace", name="clients", expected="all accepted", found="all accepted", ok=True)
     evidence = with_left_out(verdict, left_out).evidence
     assert evidence == f"left out: {', '.join(f't-{number}' for number in range(SHOWN))}{told}"
+    damaged = [replace(each, code=DAMAGED, reason="gone") for each in left_out]
+    shown = with_left_out(verdict, damaged).evidence.splitlines()
+    assert shown == [*(f"t-{number}: gone" for number in range(SHOWN)), *([f"… and {more} more"] if more else [])]

@@ -123,6 +123,24 @@ def test_a_marker_that_no_transaction_explains_is_rejected() -> None:
     assert "of no transaction" in judge(recorded(list(COMMITTED), [MARKER, other], [0] * 4)).explanation
 
 
+def test_unused_markers_are_told_by_partition_and_then_in_log_order() -> None:
+    rows = [("t-1", 1, 3), ("t-0", 9, 4), ("t-0", 2, 7)]
+    markers = [(name, WrittenMarker(7, epoch, ControlType.COMMIT, 0, offset)) for name, epoch, offset in rows]
+    left = coordinators.MarkersOf(markers).left()
+    assert [(name, marker.offset) for name, marker in left] == [("t-0", 4), ("t-0", 7), ("t-1", 3)]
+
+
+def test_only_a_higher_leader_epoch_is_a_failover() -> None:
+    logs = recorded([value(S.EMPTY, epoch) for epoch in range(4)], [], [1, 0, 2, 1])
+    (trace,) = coordinators.coordinator_traces(logs)
+    assert [step.text for step in trace.steps if step.candidates[0].action == "Failover"] == ["leader epoch 2"]
+    assert judge(logs).found == "accepted"
+
+
+def test_a_log_that_begins_with_the_end_of_a_transaction_is_rejected() -> None:
+    assert judge(recorded([value(S.COMPLETE_COMMIT, 1)], [MARKER], [0])).found == "rejected at event 1"
+
+
 def test_a_marker_that_was_sent_again_explains_a_transaction_without_data_or_nothing() -> None:
     again = MARKER._replace(offset=4)
     assert judge(recorded(list(COMMITTED), [MARKER, again], [0] * 4)).found == "accepted"
@@ -241,6 +259,23 @@ def leader(entries: list[WrittenBatch | WrittenMarker], version: int = 2) -> str
 DATA = WrittenBatch(7, 0, "transactional", 0)
 
 
+def test_a_model_of_leaders_has_the_constants_of_its_traces() -> None:
+    entries = [DATA, MARKER, WrittenBatch(7, 1, "transactional", 4), WrittenMarker(7, 2, ControlType.ABORT, 5, 5)]
+    trace = leaders.leader_trace("t-0", 7, entries)
+    constants = leaders.leader_model(Registry().get("MarkersVersion2"), [trace], 2).constants
+    assert constants["Epochs"] == "{0, 1, 2}"
+    assert (constants["CoordinatorEpochs"], constants["Offsets"]) == ("{0, 5}", "0..4")
+
+
+def test_a_partition_is_spoiled_inside_of_a_transaction() -> None:
+    plain = WrittenBatch(7, 1, "plain", 0)
+    entries = [plain, WrittenBatch(7, 1, "transactional", 1), WrittenMarker(7, 2, ControlType.COMMIT, 0, 2)]
+    wrong = leaders.spoiled([leaders.leader_trace("t-0", 7, entries)])
+    assert [place for _, place in wrong.values()] == [3, 3]
+    older = wrong["a batch of an older epoch"][0]
+    assert older.steps[2].candidates[0].arguments == (0, 0, "transactional")
+
+
 def test_a_leader_takes_a_transaction_and_its_marker() -> None:
     assert leader([DATA, MARKER]) == "accepted"
 
@@ -309,6 +344,34 @@ def test_each_spoiled_log_is_rejected_where_it_is_spoiled(cluster: Recorded) -> 
     machine = mutated(TransactionCoordinator, base.overrides)
     for trace, index in wrong.values():
         assert replay(model, machine, trace).reference_index == index
+
+
+def test_a_transaction_with_several_partitions_is_spoiled_if_there_is_one() -> None:
+    def of(name: str, partitions: tuple[int, ...]) -> list[StateRecord]:
+        there = (TopicPartitions(topic=name, partition_ids=partitions),)
+        states = [replace(each, transaction_partitions=there) if each.partitions() else each for each in COMMITTED]
+        return [StateRecord(0, offset, each) for offset, each in enumerate(states)]
+
+    def spoiled(**partitions: tuple[int, ...]) -> set[str]:
+        entries = {f"{name}-{number}": [MARKER] for name, numbers in partitions.items() for number in numbers}
+        logs = Recorded({name: of(name, numbers) for name, numbers in partitions.items()}, entries)
+        return {trace.name for trace, _ in coordinators.spoiled(logs).values()}
+
+    assert spoiled(a=(0,), b=(0, 1), c=(0,)) == {"b"}
+    assert spoiled(a=(0,)) == {"a"}
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        [*COMMITTED[:3], None],
+        [*COMMITTED[:3], value(S.COMPLETE_ABORT, 1)],
+        [*COMMITTED[:2], replace(COMMITTED[2], transaction_partitions=()), COMMITTED[3]],
+    ],
+    ids=["a tombstone", "another end", "no partition"],
+)
+def test_without_a_committed_transaction_nothing_is_spoiled(states: list[TransactionLogValue | None]) -> None:
+    assert coordinators.spoiled(recorded(states, [MARKER], [0] * 4)) == {}
 
 
 def test_each_spoiled_partition_is_rejected_where_it_is_spoiled(cluster: Recorded) -> None:

@@ -42,7 +42,17 @@ from kafka_eos_checks.traces.coordinators import (
     told,
 )
 from kafka_eos_checks.traces.replays import Rules, in_process, verdicts_of
-from kafka_eos_checks.traces.scan import LOG, pieces_of
+from kafka_eos_checks.traces.scan import (
+    COMMIT_MARKER,
+    LOG,
+    TRANSACTIONAL_BATCH,
+    Piece,
+    batch_of,
+    event_rows,
+    logs_of,
+    pieces_of,
+    tasks_of,
+)
 from kafka_eos_checks.traces.transitions import Transition, read_transition, transition_of
 from kafka_eos_checks.traces.validation import Candidate, RememberingJudge, Trace, TraceStep, replay, replayed
 
@@ -230,6 +240,7 @@ def test_spoiled_logs_are_rejected_at_the_same_event_as_in_the_readable_way(spoi
     assert {(row["subject"], row["trace"]) for row in rows_of(table) if row["reason"]} == rejected
     assert any("is not enabled" in row["reason"] for row in rows_of(table))
     assert not any("possible states before it: 0" in row["reason"] for row in rows_of(table))
+    assert not any("offset -1" in row["reason"] for row in rows_of(table)), "it tells the place in the log"
 
 
 def test_of_a_partition_that_is_not_given_the_markers_are_taken_for_written_and_its_writers_are_not_judged(
@@ -296,6 +307,19 @@ def _traces(path: Path) -> list[Trace]:
     return [found for found in command.partitions(path) if isinstance(found, Trace)]
 
 
+def test_what_workers_of_spark_run_has_the_same_verdicts(spoiled: Path, lacking: Path, histories: list[Path]) -> None:
+    import pyarrow as pa  # noqa: PLC0415
+
+    from kafka_eos_checks.traces import spark  # noqa: PLC0415
+
+    pieces = pieces_of([spoiled, lacking, *histories], SMALL)
+    tasks = pa.RecordBatch.from_pydict({"task": tasks_of(pieces, 200_000)})
+    tagged = spark._tagging(RULES)(replays._sorted(spark._read([tasks]), replays.BY_PRODUCER))
+    found = spark._judging(RULES, logs_of(pieces))(replays._sorted(tagged, replays.BY_TRACE))
+    assert replays.in_order(pa.Table.from_batches(found)).equals(in_process(pieces, RULES))
+    assert rows_of(spark.on_spark([], RULES)) == [], "for which no session is started"
+
+
 @pytest.mark.spark
 def test_spark_has_the_same_verdicts_row_by_row(
     recording: Path, spoiled: Path, lacking: Path, histories: list[Path], spark: Any
@@ -357,6 +381,15 @@ def test_a_batch_that_is_not_there_is_missed(copy: Path, pattern: str) -> None:
     segment.write_bytes(data[: gone.position] + data[gone.position + len(gone.batch.encode()) :])
     (reason,) = of_logs(copy).values()
     assert f"expected offset {gone.batch.base_offset}, found" in reason
+
+
+def test_a_batch_of_states_that_has_lost_a_record_is_reported(copy: Path) -> None:
+    segment = largest(copy, "*/__transaction_state-*/*.log")
+    only_replica(segment)
+    _, last = batches(copy, str(segment.relative_to(copy)), lambda _: True)[-1]
+    patched(segment, last, last.position + 23, (len(last.batch.records())).to_bytes(4, "big"))  # lastOffsetDelta
+    said = of_logs(copy)[segment.parent.name]
+    assert said == f"the batch at offset {last.batch.base_offset} has lost records; a trace needs all of them\n"
 
 
 def test_damage_and_a_missing_beginning_are_reported_and_a_torn_tail_is_not(copy: Path) -> None:
@@ -454,6 +487,11 @@ def test_after_kafkas_last_sequence_comes_the_first_one_again_and_five_batches_a
     for place, position in ((2, None), (1, 8)):
         trace = Trace("wraps", (*appended, again(place)))
         assert replayed(PartitionLog, replays._partition_constants(trace), trace)[0] == position
+
+
+def test_an_explanation_of_more_than_600_characters_is_cut() -> None:
+    assert replays._shortened("x" * 600) == "x" * 600
+    assert replays._shortened("x" * 601) == "x" * 600 + "…"
 
 
 # --- what makes it fast ----------------------------------------------------------------------------------------------
@@ -633,26 +671,68 @@ def test_a_judge_that_remembers_gives_the_verdicts_of_one_that_does_not(
     assert sum(rejected is not None for _, _, (rejected, _) in judged) > 10
 
 
+def committed(transactions: int) -> tuple[list[ToldRecord], list[tuple[str, WrittenMarker]]]:
+    """Records and markers of a transactional id that commits so many transactions, which have one partition each."""
+    states = [TransactionState.EMPTY]
+    states += [
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_COMMIT,
+        TransactionState.COMPLETE_COMMIT,
+    ] * transactions
+    of = {TransactionState.ONGOING: frozenset({"t-0"}), TransactionState.PREPARE_COMMIT: frozenset({"t-0"})}
+    records = [
+        ToldRecord(0, offset, Transition(state, 7, 0, -1, 1, of.get(state, frozenset()), late=False))
+        for offset, state in enumerate(states)
+    ]
+    return records, [("t-0", WrittenMarker(7, 0, ControlType.COMMIT, 0, offset)) for offset in range(transactions)]
+
+
 @pytest.mark.parametrize(("machine", "grows"), [(MACHINE, True), (WITHOUT_NUMBERS, False)])
 def test_transactions_of_the_same_form_are_judged_once(machine: Any, grows: bool) -> None:
     taken = []
     for transactions in (3, 30):
-        states = [TransactionState.EMPTY]
-        states += [
-            TransactionState.ONGOING,
-            TransactionState.PREPARE_COMMIT,
-            TransactionState.COMPLETE_COMMIT,
-        ] * transactions
-        of = {TransactionState.ONGOING: frozenset({"t-0"}), TransactionState.PREPARE_COMMIT: frozenset({"t-0"})}
-        records = [
-            ToldRecord(0, offset, Transition(state, 7, 0, -1, 1, of.get(state, frozenset()), late=False))
-            for offset, state in enumerate(states)
-        ]
-        markers = [("t-0", WrittenMarker(7, 0, ControlType.COMMIT, 0, offset)) for offset in range(transactions)]
         judge = RememberingJudge(machine, coordinator_constants(frozenset({1, 2})))
-        assert judge.first_rejected(steps_of(records, markers, rename=True)) == (None, 2 + 7 * transactions)
+        steps = steps_of(*committed(transactions), rename=True)
+        assert judge.first_rejected(steps) == (None, 2 + 7 * transactions)
         taken.append(judge._remembered)
     assert (taken[0] < taken[1]) == grows
+
+
+def test_a_rejection_late_in_a_long_trace_is_told() -> None:
+    records, markers = committed(100)
+    verdict = replays._judge_of(RULES).verdict("x", records, markers[:-1], {"t-0"})
+    assert (verdict["accepted"], verdict["steps"], verdict["position"]) == (False, 702, 701)
+    assert "CompleteTransaction is not enabled" in verdict["reason"]
+
+
+def test_leaders_judge_transactions_of_the_same_form_once() -> None:
+    taken = []
+    for transactions in (3, 30):
+        entries = [coordinators.WrittenBatch(0, 0, "transactional", -1), WrittenMarker(0, 0, ControlType.ABORT, 0, -1)]
+        judge = RememberingJudge(leaders.LeaderOfTraces, leaders.leader_constants(1))
+        steps = map(leaders.wordless_step, entries * transactions)
+        assert judge.first_rejected(steps) == (None, 2 * transactions)
+        taken.append(judge._remembered)
+    assert taken[0] == taken[1]
+
+
+def test_pieces_are_grouped_into_tasks_by_their_bytes() -> None:
+    sizes = (60, 30, 20, 90, 150, 10)
+    ends = [sum(sizes[: place + 1]) for place in range(len(sizes))]
+    pieces = [
+        Piece(source=0, log="", path="h.jsonl", start=end - size, end=end)
+        for size, end in zip(sizes, ends, strict=True)
+    ]
+    tasks = [[row["end"] - row["start"] for row in json.loads(task)] for task in tasks_of(pieces, 100)]
+    assert tasks == [[60, 30], [20], [90], [150], [10]]
+
+
+def test_the_partitions_of_a_history_are_spread_over_buckets(histories: list[Path]) -> None:
+    (path,) = (path for path in histories if path.name == "idempotent-lost-acks.jsonl")
+    (piece,) = pieces_of([path])
+    found = {(row["log"], row["producer_id"]) for batch in event_rows(piece, 64) for row in batch.to_pylist()}
+    assert len({log for log, _ in found}) == len(found) == len({bucket for _, bucket in found}) == 2
+    assert all(0 <= bucket < 64 for _, bucket in found)
 
 
 def test_a_transactional_id_may_expire_often() -> None:
@@ -751,7 +831,9 @@ def test_a_history_whose_answers_name_no_request_is_not_judged(
     assert cli.main(["simulate", "--seed", "7", "--out", str(simulated)]) == 0
     for options in ([], ["--alone"]):
         assert cli.main(["check", "traces", str(simulated), *options]) == 3
-        assert "a Produce without 'request' in its detail" in capsys.readouterr().out
+        said = capsys.readouterr().out
+        assert "a Produce without 'request' in its detail" in said
+        assert "no traces" in said
         assert cli.main(["check", "traces", str(simulated), *options, "--allow-unjudged", "no-wire-events"]) == 0
 
 
@@ -785,6 +867,17 @@ def test_rows_that_are_not_sorted_are_an_error() -> None:
     rows = pa.RecordBatch.from_pydict({"key": [1, 1, 2, 1]})
     with pytest.raises(AssertionError, match="not sorted by key"):
         list(replays.runs([rows], ["key"]))
+
+
+def test_a_marker_that_repeats_the_last_one_of_the_rows_before_is_flagged() -> None:
+    def rows(*codes: int) -> Any:
+        reigns = [2 if code == COMMIT_MARKER else -1 for code in codes]
+        return batch_of({"code": codes, "epoch": [0] * len(codes), "leader_epoch": reigns}, len(codes))
+
+    data, commit = TRANSACTIONAL_BATCH, COMMIT_MARKER
+    slices = [rows(data, commit), rows(commit, commit, data), rows(commit), rows(commit)]
+    flags = [row["version"] for found in replays._markers_of(slices) for row in rows_of(found)]
+    assert flags == [0, 1, 1, 0, 1]
 
 
 @pytest.mark.parametrize("versions", [*permutations([0, 1, 2]), (0, 2, 2), (0, 0)])

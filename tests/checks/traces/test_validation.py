@@ -1,3 +1,6 @@
+"""Traces of a small machine and of a partition's leader, judged by TLC and by the reference."""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -15,6 +18,7 @@ from kafka_eos_checks.traces.command import spoil
 from kafka_eos_checks.traces.validation import (
     NOTHING,
     Candidate,
+    RememberingJudge,
     Trace,
     TraceStep,
     TraceUnusable,
@@ -22,6 +26,7 @@ from kafka_eos_checks.traces.validation import (
     partition_log_model,
     partition_log_trace,
     replay,
+    trace_definitions,
     trace_verdicts,
     validate,
 )
@@ -35,6 +40,21 @@ def model(registry: Registry) -> Model:
 @pytest.fixture
 def machine(counter: ModuleType) -> type[Any]:
     return counter.Counter  # type: ignore[no-any-return]
+
+
+def by_the_reference(
+    model: Model, machine: type[Any], chosen: Sequence[Trace], _timeout: float
+) -> dict[int, int | None]:
+    """The verdicts of the reference, in the place of TLC's."""
+    return {place: replay(model, machine, trace).reference_index for place, trace in enumerate(chosen)}
+
+
+@pytest.fixture(params=[pytest.param("TLC", marks=pytest.mark.tlc), "the reference in its place"])
+def second(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The second judge: TLC, and without a JVM the reference once more."""
+    if request.param != "TLC":
+        monkeypatch.setattr(traces, "_run_tlc", by_the_reference)
+    return str(request.param)
 
 
 def add(amount: int | None, **observed: object) -> TraceStep:
@@ -62,7 +82,7 @@ def seeded() -> dict[str, tuple[Trace, int]]:
     }
 
 
-@pytest.mark.tlc
+@pytest.mark.usefixtures("second")
 def test_good_traces_are_accepted_and_seeded_bad_ones_rejected_at_their_event(model: Model, machine: type[Any]) -> None:
     bad = seeded()
     every = [GOOD, *(trace for trace, _ in bad.values()), replace(GOOD, name="again")]
@@ -75,7 +95,7 @@ def test_good_traces_are_accepted_and_seeded_bad_ones_rejected_at_their_event(mo
     assert verdicts[0].figures == {"traces": 2, "events": 12}
 
 
-@pytest.mark.tlc
+@pytest.mark.usefixtures("second")
 def test_a_copy_with_a_fault_has_a_verdict_only_if_its_own_trace_is_accepted(model: Model, machine: type[Any]) -> None:
     bad = seeded()
     wrong, late = bad["wrong value"][0], bad["bad end"][0]
@@ -91,7 +111,7 @@ def test_a_copy_with_a_fault_has_a_verdict_only_if_its_own_trace_is_accepted(mod
     assert [verdict.ok for verdict in unknown] == [True, False], "a copy that nobody judged is missing"
 
 
-@pytest.mark.tlc
+@pytest.mark.usefixtures("second")
 def test_an_argument_that_nobody_saw_and_an_event_without_effect_are_possible(model: Model, machine: type[Any]) -> None:
     maybe = TraceStep((Candidate("Add", ("a", 1)), Candidate(NOTHING)), text="Add timed out")
     unseen = Trace("unseen", (maybe, add(None, total=2)))
@@ -131,6 +151,23 @@ def test_a_rejection_says_the_states_the_guards_and_what_was_possible_instead(mo
     assert 'Add("a", 2) is enabled, with another effect: total: spec 3, trace 4' in other_effect
 
 
+def test_of_many_instances_an_explanation_does_not_list_the_enabled_ones(
+    model: Model, machine: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace, _ = seeded()["event deleted"]
+    monkeypatch.setattr(traces, "_MOST_INSTANCES", 6)  # Read(a), Add(a, 1 or 2), Refuse(a, 1 or 2), Reset
+    assert "enabled instead: Read" in replay(model, machine, trace).explanation
+    monkeypatch.setattr(traces, "_MOST_INSTANCES", 5)
+    assert "enabled instead: not searched among 6 instances" in replay(model, machine, trace).explanation
+
+
+def test_a_judge_remembers_as_many_steps_as_it_may(model: Model, machine: type[Any]) -> None:
+    judge = RememberingJudge(machine, model.machine_constants(), 2)
+    for _ in range(2):
+        assert judge.first_rejected(GOOD.steps) == (None, 6)
+    assert len(judge._known) == 2
+
+
 @pytest.mark.tlc
 def test_judges_that_disagree_are_a_failure(model: Model, machine: type[Any]) -> None:
     class Forgetful(machine):  # type: ignore[misc, valid-type]
@@ -146,12 +183,13 @@ def test_judges_that_disagree_are_a_failure(model: Model, machine: type[Any]) ->
     assert "the judges disagree: TLC rejected at event 2, reference rejected at event 4" in verdict.found
 
 
-@pytest.mark.tlc
+@pytest.mark.usefixtures("second")
 def test_no_traces_and_no_events_are_failures(model: Model, machine: type[Any]) -> None:
     (nothing,) = trace_verdicts("counter", model, machine, [])
     assert (nothing.ok, nothing.found) == (False, "no traces")
     (empty,) = trace_verdicts("counter", model, machine, [Trace("empty", ()), GOOD])
     assert (empty.ok, empty.found) == (False, "1 of 2 accepted; empty: no events")
+    assert empty.evidence == "no events"
     verdicts = trace_verdicts("counter", model, machine, [GOOD], expected={"gone": 1})
     assert [(verdict.ok, verdict.found) for verdict in verdicts] == [(True, "all accepted"), (False, "no such trace")]
 
@@ -162,15 +200,24 @@ def test_a_boolean_is_no_number(model: Model, machine: type[Any]) -> None:
     assert replay(model, machine, Trace("true", (add(1, total=True),))).found == "rejected at event 1"
 
 
-@pytest.mark.tlc
+@pytest.mark.usefixtures("second")
 def test_traces_are_judged_in_batches(model: Model, machine: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces, "_BATCH_EVENTS", 7)
+    asked: list[list[str]] = []
+
+    def watched(*arguments: Any) -> dict[int, int | None]:
+        asked.append([trace.name for trace in arguments[2]])
+        return run_tlc(*arguments)
+
+    run_tlc = traces._run_tlc
+    monkeypatch.setattr(traces, "_run_tlc", watched)
+    monkeypatch.setattr(traces, "_BATCH_EVENTS", 12)
     bad = seeded()["wrong value"][0]
     found = validate(model, machine, [GOOD, bad, Trace("empty", ()), replace(GOOD, name="again")])
     assert [judgement.found for judgement in found] == ["accepted", "rejected at event 3", "no events", "accepted"]
+    assert asked == [["good", "wrong value"], ["again"]]
 
 
-@pytest.mark.tlc
+@pytest.mark.usefixtures("second")
 def test_a_trace_that_is_too_long_for_tlc_is_judged_by_the_reference_and_the_verdict_says_so(
     model: Model, machine: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,7 +253,10 @@ def test_a_trace_that_is_too_long_for_tlc_is_judged_by_the_reference_and_the_ver
         (TraceStep((Candidate("Add", ("a",)),)), "Add takes 2 arguments"),
         (add(1, sum=1), "Counter has no variable sum"),
         (TraceStep((Candidate("Add", ("a", 1)),), {"seen.z": 1}), 'seen.z: no "z" in'),
-        (TraceStep((Candidate("Add", ("a", 1)),), {"total + 1": 1}), "'total + 1' is no place"),
+        *(
+            (TraceStep((Candidate("Add", ("a", 1)),), {place: 1}), f"{place!r} is no place")
+            for place in ("total + 1", "Len(log", "log)")
+        ),
     ],
 )
 def test_a_trace_that_cannot_be_judged_is_refused(
@@ -223,6 +273,32 @@ def test_a_place_is_looked_up_through_records_functions_and_sequences(model: Mod
     assert evaluate('seen["a"]', state) == 0
     assert evaluate("Len(log)", state) == 1
     assert format_value(evaluate("log", state)) == '<<[amount |-> 2, client |-> "a"]>>'
+
+
+def test_tlc_replays_a_trace_as_it_is_written_and_says_how_far_it_came(
+    model: Model, machine: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maybe = TraceStep((Candidate("Add", ("a", None)), Candidate(NOTHING)))
+    written = trace_definitions([Trace("one", (maybe, RESET)), Trace("two", (read(0),))], machine)
+    for line in (
+        '  <<[c |-> <<[a |-> "Add", x |-> <<{"a"}, Amounts>>], [a |-> "", x |-> <<>>]>>, o |-> <<>>],',
+        '    [c |-> <<[a |-> "Reset", x |-> <<>>]>>, o |-> [o0 |-> 0]]>>,',
+        '  <<[c |-> <<[a |-> "Read", x |-> <<{"a"}>>]>>, o |-> [o1 |-> 0]]>>',
+        '    \\/ e.a = "Add" /\\ (\\E p1 \\in e.x[1] : \\E p2 \\in e.x[2] : Add(p1, p2))',
+        '    \\/ e.a = "Reset" /\\ (Reset)',
+        '    /\\ "o1" \\in DOMAIN Event__.o => (seen.a)\' = Event__.o.o1',
+    ):
+        assert line in written.splitlines(), written
+    assert written.endswith("\n")
+    prints = [f'<<"at", {trace}, {event}>>' for event in (1, 2) for trace in (1, 2, 3) if (trace, event) != (3, 2)]
+    prints += ["noise", '<<"accepted", 2>>']
+    monkeypatch.setattr(tlc, "run", lambda _: tlc.Result(verdict="holds", prints=tuple(prints)))
+    wrong = Trace("wrong", (add(1, total=1), add(2, total=2)))
+    found = validate(model, machine, [wrong, GOOD, Trace("late", (RESET,))])
+    assert [judgement.tlc_index for judgement in found] == [2, None, 1]
+    monkeypatch.setattr(tlc, "run", lambda _: tlc.Result(verdict="deadlocks", error="TLC's words"))
+    with pytest.raises(TraceUnusable, match="OneClient: TLC deadlocks while it replays traces\nTLC's words"):
+        validate(model, machine, [GOOD])
 
 
 def leader_events() -> list[Event]:
@@ -286,9 +362,15 @@ def test_replays_at_the_same_time_share_no_file(
 
 
 def test_a_sequence_that_is_too_large_for_tlc_is_refused() -> None:
-    huge = replace(leader_events()[0], base_sequence=2**31 - 5)
-    with pytest.raises(TraceUnusable, match="too large for TLC"):
-        partition_log_model(Registry().get("PartitionLog"), [partition_log_trace("leader", [huge])])
+    def constants(sequence: int) -> Mapping[str, str]:
+        event = replace(leader_events()[0], base_sequence=sequence)
+        return partition_log_model(Registry().get("PartitionLog"), [partition_log_trace("leader", [event])]).constants
+
+    most = constants(2**30 - 2)
+    assert (most["MaxSequence"], most["Sequences"], most["CachedBatches"]) == (str(2**30 - 1), f"{{{2**30 - 2}}}", "5")
+    for sequence in (2**30 - 1, 2**31 - 5):
+        with pytest.raises(TraceUnusable, match="too large for TLC"):
+            constants(sequence)
 
 
 def test_a_copy_is_spoiled_by_the_offset_of_an_event_in_its_second_half_if_there_is_one() -> None:
