@@ -523,7 +523,8 @@ def test_each_finding_says_what_it_means_and_what_to_do_next(broker: InProcessBr
     lines = found(broker).splitlines()
     place = next(number for number, line in enumerate(lines) if line.startswith("  input skipped"))
     assert lines[place + 1].startswith("    means: The input is lost")
-    assert lines[place + 2].startswith("    next:  after an abort, seek back")
+    assert lines[place + 2] == "    here:  by their identities: 'b'"
+    assert lines[place + 3].startswith("    next:  after an abort, seek back")
 
 
 # --- one judge, two callers ------------------------------------------------------------------------------------------
