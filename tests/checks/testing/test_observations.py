@@ -369,8 +369,8 @@ def test_an_offset_that_is_too_low_is_told(broker: InProcessBroker, app: Applica
     said = found(broker)
     assert "output without its offset" in said
     assert (
-        "here:  transaction 0 of 'app' wrote the output of in-0 offset 0, and committed only offset 0 of that partition: "
-        "send the offset of its last input plus one\n" in said
+        "here:  transaction 0 of 'app' wrote the output of in-0 offset 0, and committed only offset 0 of that "
+        "partition: send the offset of its last input plus one\n" in said
     )
 
 
