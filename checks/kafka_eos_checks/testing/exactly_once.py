@@ -346,6 +346,44 @@ def examine(folder: Path, cluster: Cluster, application: Application | None, his
     return Examined(_failure(folder, result.findings, events, observed, problems, note), warnings)
 
 
+@dataclass(slots=True)
+class Progress:
+    """The progress of a group through its inputs.
+
+    Attributes:
+        data: the log directory.
+        inputs: the topics.
+        group: the group.
+    """
+
+    data: Path
+    inputs: Sequence[str]
+    group: str
+    _ends: dict[tuple[str, int], int] = field(default_factory=dict)  # by partition and the end of its log
+
+    def is_past_all(self, cluster: Cluster) -> bool:
+        """Whether the group's offsets are past every committed record of the inputs.
+
+        Raises:
+            WrongQuestion: there is no such topic.
+        """
+        check_names(self.inputs, (), self.group, Known(known_of(cluster).topics, {}), "")  # the group may come later
+        group = cluster.groups.known.get(self.group)
+        leaders = [leader for topic in self.inputs for leader in cluster.topics[topic].partitions]
+        for leader in leaders:
+            end = leader.name, leader.log_end_offset
+            if end not in self._ends:
+                place = leader.topic, leader.partition
+                [log] = [each for each in find_logs(self.data) if (each.topic, each.partition) == place]
+                hidden = read_contents(log).hidden
+                visible = [record.offset for record in records_of(log) if record.offset not in hidden]
+                self._ends[end] = max((each + 1 for each in visible if each >= leader.log_start_offset), default=0)
+            committed = group.committed(leader.name) if group is not None else None
+            if self._ends[end] > (0 if committed is None else committed.offset):
+                return False
+        return True
+
+
 def _has_moved(cluster: Cluster, application: Application) -> bool:
     """Whether the group has committed an offset above the start of an input."""
     group = cluster.groups.known.get(application.group)

@@ -3,6 +3,7 @@
 The server is ``kafka_eos.server.threaded``; this adds the question that a test is about.
 """
 
+import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 HISTORY, DATA = "history.jsonl", "data"
 VERSIONS = (0, 1, 2)  # of transaction.version
+POLL_SECONDS = 0.05
 
 
 class NotExactlyOnce(AssertionError):  # noqa: N818 - named for what is not so
@@ -98,6 +100,33 @@ class InProcessBroker(ServedCluster):
         """Stop serving."""
         super().stop()
         self._history.close()
+
+    def wait_until_read(self, *, inputs: str | Sequence[str], group: str, seconds: float = 30.0) -> bool:
+        """Wait until a group has committed an offset past every committed record of its inputs.
+
+        An application that never ends by itself can be stopped then. :meth:`assert_exactly_once` judges it afterwards,
+        also if this has waited in vain.
+
+        Args:
+            inputs: the topics that the application reads.
+            group: its consumer group; it need not be there yet.
+            seconds: how long to wait at most.
+
+        Returns:
+            Whether the group has come so far in that time.
+
+        Raises:
+            ValueError: there is no such topic; says which there are.
+        """
+        from kafka_eos_checks.testing.exactly_once import Progress  # noqa: PLC0415 - numpy is slow to start
+
+        progress = Progress(self.folder / DATA, [inputs] if isinstance(inputs, str) else list(inputs), group)
+        end = time.monotonic() + seconds
+        while not self.call(lambda server: progress.is_past_all(server.cluster)):
+            if time.monotonic() >= end:
+                return False
+            time.sleep(POLL_SECONDS)
+        return True
 
     def assert_exactly_once(
         self,

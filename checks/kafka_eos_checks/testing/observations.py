@@ -23,6 +23,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import Event
 from kafka_eos.machines.transaction_coordinator import ONGOING
 from kafka_eos.server.cluster import CONSUMER_OFFSETS, Cluster
@@ -33,6 +34,8 @@ from kafka_eos_checks.audit.rules.applications import (
     NOT_PROCESSED,
     OFFSET_ALONE,
     OUTPUT_ALONE,
+    SKIPPED,
+    TWICE,
     Attempt,
     Offsets,
     Requests,
@@ -47,6 +50,9 @@ if TYPE_CHECKING:
 
 BEYOND_INPUTS, SET_BACK = "offset beyond its inputs", "offset set back"
 LEFT_OPEN, OUTPUTS = "transaction left open", "outputs of an input"
+FENCED = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
+TELL_APART = "let identity= return a tuple of two for each output: the identity, and which of the outputs it is"
+SHOWN_INPUTS = 5  # of a rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,19 +236,25 @@ class Observed:
             return
         for identity, source in self.identified.inputs.items():
             expected = wanted if isinstance(wanted, int) else wanted(source)
-            names: dict[str, set[object]] = defaultdict(set)
+            names: dict[str, list[Hashable]] = defaultdict(list)
             for which, output in self.identified.outputs.get(identity, ()):
                 if not self._is_hidden(output):
-                    names[output.topic].add(which)
-            for topic, own in names.items():
-                if len(own) != expected:
-                    there = f"{expected} are expected; there: {', '.join(sorted(map(repr, own)))}"
-                    yield Problem(
-                        name=OUTPUTS,
-                        evidence=f"{source} has {len(own)} output(s) in {topic}, {there}",
-                        means="An output of this input is missing." if len(own) < expected else "There are too many.",
-                        step="write all outputs of an input before its offset is sent, in the same transaction",
-                    )
+                    names[output.topic].append(which)
+            for topic, written in names.items():
+                own = set(written)
+                if len(own) == expected:
+                    continue
+                step = "write all outputs of an input before its offset is sent, in the same transaction"
+                there = f"{expected} are expected; there: {', '.join(sorted(map(repr, own)))}"
+                if own == {0} and len(written) > 1:  # no output has a name
+                    there = f"by identity=, which tells none of {len(written)} records apart; {expected} are expected"
+                    step = f"{TELL_APART}; then {step}"
+                yield Problem(
+                    name=OUTPUTS,
+                    evidence=f"{source} has {len(own)} output(s) in {topic}, {there}",
+                    means="An output of this input is missing." if len(own) < expected else "There are too many.",
+                    step=step,
+                )
 
     # --- warnings ----------------------------------------------------------------------------------------------------
 
@@ -278,10 +290,19 @@ class Observed:
 
     def hints(self, rule: str, findings: Sequence[Finding]) -> Iterator[str]:
         """The mistakes that the requests show behind findings of a rule."""
+        if rule in {NOT_PROCESSED, SKIPPED}:
+            yield from self._named(findings)
         if rule == NOT_PROCESSED:
             yield from self._aborted()
-        elif rule == OUTPUT_ALONE and any(self._too_far(findings)):
-            yield f"an offset past the input was committed too early; see {BEYOND_INPUTS!r} above"
+            yield from self._fenced()
+        elif rule == SKIPPED:
+            yield from self._passed_over(findings)
+        elif rule == TWICE:
+            yield from self._not_told_apart(findings)
+        elif rule == OUTPUT_ALONE:
+            if any(self._too_far(findings)):
+                yield f"an offset past the input was committed too early; see {BEYOND_INPUTS!r} above"
+            yield from self._too_low(findings)
         elif rule == OFFSET_ALONE and len(self.application.outputs) > 1:
             yield (
                 "if each input has its output in only one of the topics, ask once for each topic, with an identity= "
@@ -321,6 +342,97 @@ class Observed:
             if last[name] is not event:
                 yield f"{name!r} aborted a transaction (event {event.order}): did it go back to the committed offsets?"
 
+    def _named(self, findings: Sequence[Finding]) -> Iterator[str]:
+        """Yield the identities of the first inputs: a test knows its inputs by them, and not by their offsets."""
+        names = {
+            (source.topic, source.partition, source.offset): name for name, source in self.identified.inputs.items()
+        }
+        own = [names.get((each.topic or "", each.partition or 0, each.offset or 0)) for each in findings]
+        shown = [self.identified.text(each) for each in own if each is not None][:SHOWN_INPUTS]
+        if shown:
+            more = ", …" if len(own) > len(shown) else ""
+            yield f"by their identities: {', '.join(map(repr, shown))}{more}"
+
+    def _fenced(self) -> Iterator[str]:
+        """Yield the first request of each producer of the application that was refused because it was fenced."""
+        own = {*self.application.outputs, self.application.group}
+        touched: set[str] = set()
+        latest: dict[str, Event] = {}
+        told: set[str] = set()
+        by_fault = {each.detail.get("request") for each in self.events if "fault" in each.detail}
+        for event in self.events:
+            name = event.transactional_id
+            if name is None:
+                continue
+            if own & {event.topic, event.group}:
+                touched.add(name)
+            if (event.action, event.phase) == ("InitProducerId", "ok"):
+                latest[name] = event
+            if event.error not in FENCED or name in told or name not in touched:
+                continue
+            told.add(name)
+            is_fault = event.detail.get("request") in by_fault
+            why = "by a fault of the test" if is_fault else _fenced_by(event, latest.get(name))
+            yield (
+                f"{name!r} was fenced, {why}: its {event.action} was refused (event "
+                f"{event.order}). A fenced producer never works again: close it, and go on with a new one from the "
+                "committed offsets; instances that run at the same time need a transactional.id each"
+            )
+
+    def _passed_over(self, findings: Sequence[Finding]) -> Iterator[str]:
+        """Tell that no output of skipped inputs was sent, and that nothing was aborted after which to go back."""
+        own = {*self.application.outputs, self.application.group}
+        if any(f.topic is None or "no output of it was ever written" not in f.evidence for f in findings):
+            return
+        touched: set[str] = set()
+        for event in self.events:
+            if event.transactional_id and own & {event.topic, event.group}:
+                touched.add(event.transactional_id)
+            if event.detail.get("committed") is False and event.transactional_id in touched:
+                return
+        yield (
+            "the broker was sent no output of these inputs, and no abort: look for a filter, or for an error that the "
+            "application catches around a send and passes over"
+        )
+
+    def _not_told_apart(self, findings: Sequence[Finding]) -> Iterator[str]:
+        """Tell that outputs of one input in one transaction differ: they may be several outputs, and no copies."""
+        for finding in findings:
+            identity, which = self._identities.get(_at(finding), (None, 0))
+            by_attempt: dict[tuple[str, Attempt], set[bytes | None]] = defaultdict(set)
+            for name, output in self.identified.outputs.get(identity, ()):
+                if name == which and not self._is_hidden(output):
+                    attempt = self.requests.attempt(((output.topic, output.partition), output.offset))
+                    by_attempt[output.topic, attempt].add(output.value)
+            if any(len(values) > 1 for values in by_attempt.values()):
+                yield f"these outputs have different values in one transaction; if an input has several, {TELL_APART}"
+                return
+
+    def _too_low(self, findings: Sequence[Finding]) -> Iterator[str]:
+        """Yield a transaction that wrote an output and committed offsets of the group, but none past its input."""
+        group = self.application.group
+        for finding in findings:
+            source = self._input_of(finding)
+            wrote = self.requests.attempt(_at(finding))
+            own = {
+                (place, offset)
+                for ((name, place), offset), attempts in self.requests.commits.items()
+                if name == group and wrote in attempts
+            }
+            if source is None or wrote[1] is None or not own:
+                continue
+            here = (source.topic, source.partition)
+            in_place = [offset for place, offset in own if place == here]
+            if in_place and max(in_place) > source.offset:
+                continue
+            said = f"transaction {wrote[1]} of {wrote[0]!r} wrote the output of {source}, and committed "
+            if in_place:
+                yield f"{said}only offset {max(in_place)} of that partition: send the offset of its last input plus one"
+            else:
+                places = ", ".join(sorted({f"{topic}-{partition}" for (topic, partition), _ in own}))
+                yield f"{said}offsets of {places} only: send one for each partition of the transaction's inputs"
+            return
+
     # --- records -----------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -344,6 +456,14 @@ class Observed:
     def _hidden(self) -> dict[Place, set[int]]:
         logs = (log for log in find_logs(self.data) if log.topic in self.application.outputs)
         return {(log.topic, log.partition): read_contents(log).hidden for log in logs}
+
+
+def _fenced_by(refused: Event, started: Event | None) -> str:
+    """The reason for which a request was refused as of a fenced producer, from the last start with its id, in words."""
+    epochs = -1 if started is None or started.producer_epoch is None else started.producer_epoch, refused.producer_epoch
+    if started is not None and (started.producer_id != refused.producer_id or epochs[0] > (epochs[1] or 0)):
+        return f"as another instance started with this transactional.id (event {started.order})"
+    return "as its transaction had timed out"
 
 
 def _at(finding: Finding) -> Found:

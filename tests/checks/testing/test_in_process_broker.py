@@ -7,6 +7,7 @@ import shlex
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -435,6 +436,45 @@ def test_records_without_an_identity_are_ignored(broker: InProcessBroker, app: A
     )
 
 
+def is_read(broker: InProcessBroker, *inputs: str) -> bool:
+    return broker.wait_until_read(inputs=inputs or "in", group="g", seconds=0)
+
+
+def test_inputs_are_read_when_the_groups_offset_is_past_the_last_that_is_committed(
+    broker: InProcessBroker, app: Application
+) -> None:
+    broker.create_topic("more")
+    assert not is_read(broker), "there is no group yet"
+    app.copy("a", 0)
+    app.copy("b", 1)
+    assert not is_read(broker)
+    app.copy("c", 2, commit=False)
+    assert not is_read(broker)
+    app.copy("c", 2)
+    assert is_read(broker)
+    assert is_read(broker, "in", "more"), "an empty partition has nothing to read"
+    shop = Application(broker, name="shop")
+    shop.produce("in", "d")
+    assert is_read(broker), "an input that is not committed cannot be read yet"
+    shop.end(commit=False)
+    assert is_read(broker), "an aborted input never can"
+    shop.produce("in", "e")
+    shop.end()
+    assert not is_read(broker)
+
+
+def test_waiting_ends_as_soon_as_the_inputs_are_read(broker: InProcessBroker, app: Application) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waited = pool.submit(broker.wait_until_read, inputs="in", group="g", seconds=60)
+        copy_all(app)
+        assert waited.result(60)
+
+
+def test_waiting_for_a_topic_that_is_not_there_is_refused(broker: InProcessBroker) -> None:
+    with pytest.raises(ValueError, match=r"^no topic 'inn'; there is 'in'$"):
+        broker.wait_until_read(inputs="inn", group="g")
+
+
 @pytest.mark.parametrize("missing", ["inputs", "outputs", "group"])
 def test_an_incomplete_question_is_refused(broker: InProcessBroker, missing: str) -> None:
     with pytest.raises(ValueError, match="inputs, outputs and group belong together"):
@@ -558,7 +598,8 @@ def test_each_finding_says_what_it_means_and_what_to_do_next(broker: InProcessBr
     lines = found(broker).splitlines()
     place = next(number for number, line in enumerate(lines) if line.startswith("  input skipped"))
     assert lines[place + 1].startswith("    means: The input is lost")
-    assert lines[place + 2].startswith("    next:  after an abort, seek back")
+    assert lines[place + 2] == "    here:  by their identities: 'b'"
+    assert lines[place + 3].startswith("    next:  after an abort, seek back")
 
 
 # --- one judge, two callers ------------------------------------------------------------------------------------------

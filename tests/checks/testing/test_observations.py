@@ -360,6 +360,101 @@ def test_copies_in_one_transaction_are_told_from_those_in_two(broker: InProcessB
     assert "; both in one transaction (0 of 'app'): abort before you retry" in found(broker)
 
 
+def test_outputs_that_an_identity_does_not_tell_apart_are_told_from_copies(
+    broker: InProcessBroker, app: Application
+) -> None:
+    for offset, values in enumerate((["a1", "a2"], ["b1", "b2"], ["c1", "c2"])):
+        app.produce("out", *values)
+        app.send_offset(offset + 1)
+        app.end()
+    said = found(broker, identity=lambda record: (record.value or b"")[:1], outputs_per_input=2)
+    assert "in-0 offset 0 has 1 output(s) in out, by identity=, which tells none of 2 records apart" in said
+    assert "next:  let identity= return a tuple of two for each output: the identity, and which of the outputs" in said
+    assert "here:  these outputs have different values in one transaction; if an input has several, let ide" in said
+
+
+def test_equal_copies_in_one_transaction_are_no_several_outputs(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a", "a", "b", "c")
+    app.send_offset(3)
+    app.end()
+    assert "here:" not in found(broker)
+
+
+def test_skipped_inputs_are_named_and_told_from_aborted_ones(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a")
+    app.send_offset(3)
+    app.end()
+    said = found(broker)
+    assert "here:  by their identities: 'b', 'c'\n" in said
+    assert "here:  the broker was sent no output of these inputs, and no abort: look for a filter, or for an" in said
+    app.end(commit=False)  # of nothing
+    app.produce("out", "x")
+    app.end(commit=False)
+    said = found(broker)
+    assert "input skipped" in said
+    assert "and no abort" not in said
+
+
+@pytest.mark.parametrize("by", ["another", "timeout", "fault"])
+def test_a_fenced_producer_is_told_if_inputs_are_not_processed(
+    by: str, broker: InProcessBroker, app: Application
+) -> None:
+    app.copy("a", 0)
+    app.produce("out", "b")
+    if by == "another":
+        Application(broker)  # is told CONCURRENT_TRANSACTIONS, as the transaction has to be aborted first
+        Application(broker)
+    elif by == "timeout":
+        broker.time_out_transaction("app")
+    else:
+        broker.fault("error", api="Produce", error="INVALID_PRODUCER_EPOCH", nth=1)
+    with pytest.raises(AssertionError):
+        app.produce("out", "c")
+    said = found(broker)
+    reason = {
+        "another": r"as another instance started with this transactional\.id \(event \d+\)",
+        "timeout": "as its transaction had timed out",
+        "fault": "by a fault of the test",
+    }[by]
+    assert re.search(rf"here:  'app' was fenced, {reason}: its Produce was refused \(event \d+\)\. A fenced", said)
+    assert "here:  by their identities: 'b', 'c'\n" in said
+
+
+def test_an_application_that_was_not_fenced_is_not_told_so(broker: InProcessBroker, app: Application) -> None:
+    broker.create_topic("more")
+    app.copy("a", 0)
+    other = Application(broker, name="other")
+    other.produce("more", "d")
+    broker.time_out_transaction("other")
+    with pytest.raises(AssertionError):
+        other.produce("more", "e")
+    assert "was fenced" not in found(broker)
+
+
+def test_an_offset_that_is_too_low_is_told(broker: InProcessBroker, app: Application) -> None:
+    for offset, value in enumerate("abc"):
+        app.copy(value, offset - 1)
+    said = found(broker)
+    assert "output without its offset" in said
+    assert (
+        "here:  transaction 0 of 'app' wrote the output of in-0 offset 0, and committed only offset 0 of that "
+        "partition: send the offset of its last input plus one\n" in said
+    )
+
+
+def test_an_offset_of_another_partition_is_told(broker: InProcessBroker, app: Application) -> None:
+    broker.create_topic("more")
+    app.produce("more", "d", transactional=False)
+    app.produce("out", "a", "b", "c", "d")
+    app.send_offset(1, topic="more")
+    app.end()
+    said = found(broker, inputs=["in", "more"])
+    assert (
+        "here:  transaction 0 of 'app' wrote the output of in-0 offset 0, and committed offsets of more-0 only: "
+        in said
+    )
+
+
 def test_copies_in_two_transactions_have_no_hint(broker: InProcessBroker, app: Application) -> None:
     app.produce("out", "a")
     app.end(commit=False)
@@ -398,7 +493,7 @@ def test_an_abort_with_nothing_after_it_is_told(broker: InProcessBroker, app: Ap
     assert "'other'" not in said
     assert "seek back to the committed offsets after an abort" in said
     assert "the last transaction of 'app' was aborted, and nothing of it" in said
-    assert "here:" not in said
+    assert "did it go back" not in said
     app.copy("b", 1)
     said = found(broker)
     assert "and nothing of it was written again" not in said
