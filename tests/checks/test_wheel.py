@@ -185,6 +185,7 @@ NEED = {
     "kafka-eos check models KnowsErrorsOfNames": ("", TLC),
     "kafka-eos check models TransactionsUpgrade TransactionsMixed --kafka 4.3": ("", TLC),
     "kafka-eos check models SnapshotWindowJava": ("", TLC),
+    "kafka-eos check models TransactionalProducerRecreatedTopic --kafka 4.4 --kafka 4.3": ("", TLC),
     "kafka-eos check mutants": ("", TLC),
     "kafka-eos check proofs": ("", EXTRA.format("prove")),
     "kafka-eos lab record": ("lab record one-broker --out recorded", EXTRA.format("record")),
