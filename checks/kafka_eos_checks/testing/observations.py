@@ -158,10 +158,12 @@ class Observed:
             for each in self._own_open():
                 yield Problem(
                     name=LEFT_OPEN,
-                    evidence=str(each),
-                    means="Every input is done or lost, and the application has not ended what it began.",
-                    step="commit or abort in each path, also when the application ends by an error; everything=False, "
-                    "if the test looks before it is done",
+                    evidence=f"{each}{self._started_since(each)}",
+                    means="The application has not ended what it began. Until then its readers wait, and if the "
+                    "transaction has offsets, members of the group that start get none.",
+                    step="commit or abort in each path, also when the application ends by an error; start an instance "
+                    "again with the transactional.id that it had, which aborts what it left open; everything=False, if "
+                    "the test looks before it is done",
                 )
         yield from self._wrong_number()
 
@@ -170,6 +172,30 @@ class Observed:
         own = {*self.application.outputs, self.application.group}
         begun = self.requests.begun
         return [each for each in self.open if each.name in begun and begun[each.name].touched & own]
+
+    def _started_since(self, left: OpenTransaction) -> str:
+        """A producer with another id that started since, which did not abort the transaction, in words; "" for none.
+
+        It wrote for the application, or has written nothing: without its group's offsets it cannot begin.
+        """
+        began = self.requests.begun[left.name].order or 0
+        of_others = {each.transactional_id for each in self.events if each.topic or each.group} - self._own_ids
+        for event in self.events:
+            name = event.transactional_id
+            is_start = (event.action, event.phase) == ("InitProducerId", "ok") and (event.order or 0) > began
+            if is_start and name not in {None, left.name, *of_others}:
+                return f"; {name!r} started since (event {event.order}), and aborts only transactions of its own id"
+        return ""
+
+    @cached_property
+    def _own_ids(self) -> set[str]:
+        """The transactional ids with which the application wrote outputs or sent offsets, or tried to."""
+        own = {*self.application.outputs, self.application.group}
+        return {
+            event.transactional_id
+            for event in self.events
+            if event.transactional_id and own & {event.topic, event.group}
+        }
 
     def _too_far(self, findings: Sequence[Finding]) -> Iterator[Problem]:
         """Yield offsets past inputs whose outputs came in a later transaction, one for each transaction."""
@@ -299,6 +325,7 @@ class Observed:
             yield from self._passed_over(findings)
         elif rule == TWICE:
             yield from self._not_told_apart(findings)
+            yield from self._by_two(findings)
         elif rule == OUTPUT_ALONE:
             if any(self._too_far(findings)):
                 yield f"an offset past the input was committed too early; see {BEYOND_INPUTS!r} above"
@@ -355,20 +382,16 @@ class Observed:
 
     def _fenced(self) -> Iterator[str]:
         """Yield the first request of each producer of the application that was refused because it was fenced."""
-        own = {*self.application.outputs, self.application.group}
-        touched: set[str] = set()
         latest: dict[str, Event] = {}
         told: set[str] = set()
         by_fault = {each.detail.get("request") for each in self.events if "fault" in each.detail}
         for event in self.events:
             name = event.transactional_id
-            if name is None:
+            if name not in self._own_ids or name is None:
                 continue
-            if own & {event.topic, event.group}:
-                touched.add(name)
             if (event.action, event.phase) == ("InitProducerId", "ok"):
                 latest[name] = event
-            if event.error not in FENCED or name in told or name not in touched:
+            if event.error not in FENCED or name in told:
                 continue
             told.add(name)
             is_fault = event.detail.get("request") in by_fault
@@ -381,15 +404,12 @@ class Observed:
 
     def _passed_over(self, findings: Sequence[Finding]) -> Iterator[str]:
         """Tell that no output of skipped inputs was sent, and that nothing was aborted after which to go back."""
-        own = {*self.application.outputs, self.application.group}
-        if any(f.topic is None or "no output of it was ever written" not in f.evidence for f in findings):
+        if any("no output of it was ever written" not in finding.evidence for finding in findings):
             return
-        touched: set[str] = set()
-        for event in self.events:
-            if event.transactional_id and own & {event.topic, event.group}:
-                touched.add(event.transactional_id)
-            if event.detail.get("committed") is False and event.transactional_id in touched:
-                return
+        if any(
+            each.detail.get("committed") is False and each.transactional_id in self._own_ids for each in self.events
+        ):
+            return
         yield (
             "the broker was sent no output of these inputs, and no abort: look for a filter, or for an error that the "
             "application catches around a send and passes over"
@@ -407,6 +427,46 @@ class Observed:
             if any(len(values) > 1 for values in by_attempt.values()):
                 yield f"these outputs have different values in one transaction; if an input has several, {TELL_APART}"
                 return
+
+    def _by_two(self, findings: Sequence[Finding]) -> Iterator[str]:
+        """Yield the first input that two producers, or one before and after a rebalance, wrote the output of."""
+        for finding in findings:
+            source, (identity, which) = self._input_of(finding), self._identities.get(_at(finding), (None, 0))
+            places = [
+                ((output.topic, output.partition), output.offset)
+                for name, output in self.identified.outputs.get(identity, ())
+                if name == which and output.topic == finding.topic and not self._is_hidden(output)
+            ]
+            attempts = {self.requests.attempt(at) for at in places}
+            if source is None or len(attempts) < 2 or any(number is None for _, number in attempts):
+                continue
+            rebalance = self._rebalance_between(places)
+            if len({name for name, _ in attempts}) == 1 and rebalance is None:
+                continue
+            those = " and ".join(f"transaction {number} of {name!r}" for name, number in sorted(attempts))
+            why = "its partition may have changed hands while a transaction was open"
+            if rebalance is not None:
+                why = f"the group rebalanced in between (event {rebalance.order})"
+            yield (
+                f"{those} wrote the output of {source}: {why}. End or abort the transaction before a rebalance takes "
+                "the partition (in on_revoke), and send the offsets with the consumer's group metadata"
+            )
+            return
+
+    def _rebalance_between(self, places: Sequence[Found]) -> Event | None:
+        """The first member that joined the group between the requests that wrote records; None if none did."""
+        joined: Event | None = None
+        missing = set(places)
+        for event in self.events:
+            if (event.action, event.phase, event.topic) == ("Produce", "ok", places[0][0][0]):
+                first, place = event.offset or 0, place_of(event)
+                last = first + (event.record_count or 1) - 1
+                missing -= {at for at in missing if at[0] == place and first <= at[1] <= last}
+                if not missing:
+                    return joined
+            elif (event.action, event.phase, event.group) == ("JoinGroup", "ok", self.application.group):
+                joined = joined or (event if len(missing) < len(places) else None)
+        return None
 
     def _too_low(self, findings: Sequence[Finding]) -> Iterator[str]:
         """Yield a transaction that wrote an output and committed offsets of the group, but none past its input."""

@@ -420,6 +420,53 @@ def test_a_fenced_producer_is_told_if_inputs_are_not_processed(
     assert "here:  by their identities: 'b', 'c'\n" in said
 
 
+def test_outputs_of_two_producers_are_told_from_copies_of_one(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    app.copy("a", 2)
+    assert "changed hands" not in found(broker)
+    other = Application(broker, name="other")
+    other.copy("b", 2)
+    said = found(broker)
+    assert "here:  transaction 1 of 'app' and transaction 0 of 'other' wrote the output of in-0 offset 1: its" in said
+
+
+def test_outputs_before_and_after_a_rebalance_are_told(broker: InProcessBroker, app: Application) -> None:
+    def join(group: str) -> None:
+        row = {"GroupId": group, "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 10_000, "ProtocolType": "consumer"}
+        app.ask("JoinGroup", 3, MemberId="", Protocols=[{"Name": "range", "Metadata": b""}], **row)
+
+    join("g")
+    copy_all(app)
+    join("other")
+    app.copy("c", 2)
+    assert "rebalanced" not in found(broker), "the group had its members before the first of them"
+    broker.advance(11)
+    join("g")
+    app.copy("a", 2)
+    said = found(broker)
+    assert re.search(
+        r"here:  transaction 0 of 'app' and transaction 4 of 'app' wrote the output of in-0 offset 0: "
+        r"the group rebalanced in between \(event \d+\)\. End or abort",
+        said,
+    )
+
+
+def test_an_instance_that_started_with_another_id_is_told_with_what_is_left_open(
+    broker: InProcessBroker, app: Application
+) -> None:
+    Application(broker, name="before").copy("a", 0)
+    app.produce("out", "b")
+    broker.create_topic("more")
+    Application(broker, name="of another application").produce("more", "d")
+    assert "started since" not in found(broker)
+    restarted = Application(broker, name="random-7")
+    said = "read_committed readers wait; 'random-7' started since (event "
+    assert said in found(broker), "it has written nothing, as it gets no offsets"
+    restarted.copy("c", 2)
+    assert said in found(broker)
+    assert "members of the group that start get none." in found(broker)
+
+
 def test_an_application_that_was_not_fenced_is_not_told_so(broker: InProcessBroker, app: Application) -> None:
     broker.create_topic("more")
     app.copy("a", 0)
