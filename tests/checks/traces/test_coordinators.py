@@ -273,7 +273,7 @@ def test_a_partition_is_spoiled_inside_of_a_transaction() -> None:
     wrong = leaders.spoiled([leaders.leader_trace("t-0", 7, entries)])
     assert [place for _, place in wrong.values()] == [3, 3]
     older = wrong["a batch of an older epoch"][0]
-    assert older.steps[2].candidates[0].arguments == (0, 0, "transactional")
+    assert older.steps[2].candidates[0].arguments == (leaders.PRODUCER, 0, "transactional")
 
 
 def test_a_leader_takes_a_transaction_and_its_marker() -> None:

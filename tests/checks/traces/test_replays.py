@@ -708,7 +708,9 @@ def test_a_rejection_late_in_a_long_trace_is_told() -> None:
 def test_leaders_judge_transactions_of_the_same_form_once() -> None:
     taken = []
     for transactions in (3, 30):
-        entries = [coordinators.WrittenBatch(0, 0, "transactional", -1), WrittenMarker(0, 0, ControlType.ABORT, 0, -1)]
+        who = leaders.PRODUCER
+        data = coordinators.WrittenBatch(who, 0, "transactional", -1)
+        entries = [data, WrittenMarker(who, 0, ControlType.ABORT, 0, -1)]
         judge = RememberingJudge(leaders.LeaderOfTraces, leaders.leader_constants(1))
         steps = map(leaders.wordless_step, entries * transactions)
         assert judge.first_rejected(steps) == (None, 2 * transactions)
