@@ -659,8 +659,9 @@ FailTransaction(error) ==
     /\ Answers(inFlight, error, {"abortable", "abortable with a bump"}) /\ ~CannotGoOn(inFlight, error)
     /\ FailsTransaction(error)
 
-(* A broker answers that no topic has the id with which the client sends its offsets. It does so as often as it is *)
-(* asked: this is no fault.                                                                                        *)
+(* Brokers give this answer as often as they are asked, so it is no fault. *)
+
+(* A broker answers that no topic has the id with which the client sends its offsets. *)
 RefuseFormerTopic ==
     /\ inFlight = "TxnOffsetCommit" /\ NamesFormerTopic
     /\ IF Reaction(inFlight, "UNKNOWN_TOPIC_ID") = "retry" THEN SendsAgain(FALSE)

@@ -99,8 +99,9 @@ RetriesUnknownTopics(request, error) == error \in RetriableErrors
 (* for NamesTopicsById: offsets are sent with the names of their topics, as in Kafka up to 4.3 *)
 NamesTopicsByName == FALSE
 
-(* for OffsetCommitReaction: the errors of the version before are known, as in Kafka up to 4.3. There nobody answers *)
-(* that a topic id is unknown; the offsets would be sent again.                                                     *)
+(* Up to Kafka 4.3 nobody answers that a topic id is unknown; the offsets would be sent again. *)
+
+(* for OffsetCommitReaction: the errors of the version before are known, as in Kafka up to 4.3 *)
 KnowsErrorsOfNames(error) ==
     IF error = "UNKNOWN_TOPIC_ID" THEN "retry"
     ELSE IF error \in {"GROUP_AUTHORIZATION_FAILED", "FENCED_INSTANCE_ID", "TRANSACTION_ABORTABLE", "UNKNOWN_MEMBER_ID",

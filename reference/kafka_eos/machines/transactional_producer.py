@@ -1171,7 +1171,7 @@ class TransactionalProducer:
     def refuse_former_topic(self) -> Self:
         """A broker answers that no topic has the id with which the client sends its offsets.
 
-        It does so as often as it is asked: this is no fault.
+        Brokers give this answer as often as they are asked, so it is no fault.
 
         Spec:  TransactionalProducer!RefuseFormerTopic
         KIP:   KIP-1319

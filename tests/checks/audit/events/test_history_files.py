@@ -146,12 +146,18 @@ class Same(dict[Any, Any]):
         return text
 
 
+def _told(value: Any) -> Any:
+    return None if value == NOWHERE else value
+
+
 def events_of(block: Block) -> list[Any]:
     """The events of a block, each with the fields of its detail that rules join by."""
+    if isinstance(block, Lines):
+        return [Column(**{name: _told(getattr(each, name)) for name in COLUMN_TYPES}) for each in block.events]
     columns: dict[str, Any] = {}
     for name, kind in COLUMN_TYPES.items():
         if kind is int:
-            columns[name] = [None if number == NOWHERE else number for number in block.integers(name).tolist()]
+            columns[name] = list(map(_told, block.integers(name).tolist()))
         else:
             columns[name] = block.details() if kind is dict else block.texts(name, Same(), object)
     return [Column(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
