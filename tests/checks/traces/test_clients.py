@@ -97,6 +97,7 @@ def test_a_damaged_partition_is_not_judged_with_its_place_and_the_other_one_is_j
     verdict = read_verdicts(answers)[0]
     assert (verdict.ok, verdict.unknown, verdict.unjudged_for) == (True, 1, {"damaged-history": 1})
     assert (verdict.figures["traces"], verdict.found[:12]) == (1, "all accepted")
+    assert verdict.figures["events"] > 0
     event = "event without an order" if damage is without_order else f"event {order}"
     assert f"h.jsonl: run {run}, {event}: " in capsys.readouterr().out
 

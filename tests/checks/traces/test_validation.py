@@ -24,6 +24,7 @@ from kafka_eos_checks.traces.validation import (
     TraceUnusable,
     evaluate,
     partition_log_model,
+    partition_log_step,
     partition_log_trace,
     replay,
     trace_definitions,
@@ -339,6 +340,22 @@ def test_what_a_leader_did_is_a_trace_of_the_partition_log() -> None:
     verdicts = trace_verdicts("leader", model, PartitionLog, [good, bad], expected={"wrong offset": 2})
     assert [verdict.found for verdict in verdicts] == ["all accepted", "rejected at event 2"]
     assert "response.offset: spec 10, trace 11" in verdicts[1].evidence
+
+
+def test_an_answer_is_compared_by_its_error_and_if_there_is_none_by_its_offset() -> None:
+    *events, refused = leader_events()
+    for event, observed in (
+        (events[0], {"response.error": "NONE", "response.offset": 0}),
+        (replace(events[0], offset=None), {"response.error": "NONE"}),
+        (replace(events[0], offset=None, error=None), {}),
+        (replace(refused, offset=7), {"response.error": "OUT_OF_ORDER_SEQUENCE_NUMBER"}),
+    ):
+        assert partition_log_step(event).observed == observed
+    wrong = replace(refused, error=int(ErrorCode.INVALID_PRODUCER_EPOCH))
+    for last, index in ((refused, None), (wrong, 6)):
+        trace = partition_log_trace("leader", [*events, last])
+        model = partition_log_model(Registry().get("PartitionLog"), [trace])
+        assert replay(model, PartitionLog, trace).reference_index == index
 
 
 def test_replays_at_the_same_time_share_no_file(
