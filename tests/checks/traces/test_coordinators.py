@@ -133,7 +133,8 @@ def test_unused_markers_are_told_by_partition_and_then_in_log_order() -> None:
 def test_only_a_higher_leader_epoch_is_a_failover() -> None:
     logs = recorded([value(S.EMPTY, epoch) for epoch in range(4)], [], [1, 0, 2, 1])
     (trace,) = coordinators.coordinator_traces(logs)
-    assert [step.text for step in trace.steps if step.candidates[0].action == "Failover"] == ["leader epoch 2"]
+    (failover,) = (step for step in trace.steps if step.candidates[0].action == "Failover")
+    assert (failover.text, failover.candidates[0].arguments) == ("leader epoch 2", (0,)), "all records are replicated"
     assert judge(logs).found == "accepted"
 
 
