@@ -55,7 +55,7 @@ from kafka_eos_checks.audit.plan.history_stages import NO_HISTORY, Named
 from kafka_eos_checks.audit.plan.jepsen_plan import judge_operations
 from kafka_eos_checks.audit.plan.stages import Scanned
 from kafka_eos_checks.audit.quoting import redacted
-from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, differs_from, segment_with
+from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, differs_from
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.audit.rules.epochs import LEADER_EPOCHS, EpochAudit, Led, Lines, read_lines
@@ -74,7 +74,7 @@ from kafka_eos_checks.audit.rules.transactions import (
 )
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.contents import Place as LogPlace
-from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog
+from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog, segment_with
 from kafka_eos_checks.audit.weights import LEAST_WEIGHT
 from kafka_eos_checks.kit.recording import as_given
 from kafka_eos_checks.kit.terminal import progress_console
@@ -528,8 +528,8 @@ class RuleDraft:
 
     def __call__(self, tally: Tally) -> Verdict:
         """The verdict."""
-        told = {"seconds": self.seconds, "reasons": self.reasons, "noted": self.noted}
-        return _verdict(self.rule, self.figures, tally, **told)  # type: ignore[arg-type]
+        told = self.rule, self.figures, tally
+        return _verdict(*told, seconds=self.seconds, reasons=self.reasons, noted=self.noted)
 
     def joined(self, other: "RuleDraft") -> "RuleDraft":
         """The draft of the same rule over the logs of two clusters."""
@@ -554,8 +554,8 @@ class _Judged:
 
     def add(self, drafts: Iterable[Draft], found: Collection[Finding]) -> None:
         """Add verdicts and findings; verdicts of a rule over logs of several clusters become one."""
+        known = {own.rule: at for at, own in enumerate(self.drafts) if isinstance(own, RuleDraft)}
         for draft in drafts:
-            known = {own.rule: at for at, own in enumerate(self.drafts) if isinstance(own, RuleDraft)}
             if isinstance(draft, RuleDraft) and draft.rule in known:
                 at = known[draft.rule]
                 self.drafts[at] = self.drafts[at].joined(draft)  # type: ignore[attr-defined]

@@ -68,11 +68,10 @@ from kafka_eos_checks.audit.moments import (
     read_checkpoint,
 )
 from kafka_eos_checks.audit.places import Ask, ask_here, place, sizes_of, written_bytes_of
-from kafka_eos_checks.audit.rules.beside import offset_in, segment_with
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Reason
 from kafka_eos_checks.audit.rules.transactions import topic_of
 from kafka_eos_checks.audit.segments.contents import Place
-from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog, find_logs
+from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog, find_logs, offset_in, segment_with
 
 _NUMBERED = re.compile(r"([0-9]{20})\.(.+)")
 _INDEXES = {"index", "timeindex", "txnindex"}

@@ -35,8 +35,10 @@ LATER_STARTS = 3
 
 def asked_by(what: str) -> str:
     """The requests that read a field back; "" for an answer."""
-    if what.startswith(("coordinator of ", "listed state of ")):
-        return "DescribeTransactions" if what.startswith("c") else "ListTransactions"
+    if what.startswith(coordinator_field("")):
+        return "DescribeTransactions"
+    if what.startswith(listed_field("")):
+        return "ListTransactions"
     return _ASKED_BY.get(what, "")
 
 

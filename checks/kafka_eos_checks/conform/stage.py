@@ -358,7 +358,7 @@ class Stage:
         return Reply(error=answer["ErrorCode"], identity=identity, request=sent, response=came)
 
     def _batch_in_words(self, given: Asked) -> str:
-        """What a leader looks at in a batch that it is sent; "" for a request without a batch."""
+        """The producer, the epoch and the sequences of a batch, in words; "" for a request without a batch."""
         if given.request.api != "Produce":
             return ""
         real, last = self._real(given.identity), given.sequence + given.count - 1

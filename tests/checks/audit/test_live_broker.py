@@ -209,7 +209,7 @@ def test_a_log_that_was_emptied_and_filled_again_begins_with_a_later_leader(
 
 
 def ends_of_leaders(broker: Broker, epochs: range) -> list[tuple[int, int]]:
-    """What a leader answers about each epoch: the last one up to it, and where its log ends."""
+    """The answers of a leader about each epoch: the last epoch up to it, and where the log of that one ends."""
     found = []
     for epoch in epochs:
         asked = {"Partition": 0, "CurrentLeaderEpoch": -1, "LeaderEpoch": epoch}

@@ -37,10 +37,9 @@ from kafka_eos_checks.audit.rules.beside import (
     judge_index,
     judge_replicas,
     last_batches,
-    offset_in,
 )
 from kafka_eos_checks.audit.segments.headers import Headers, Ints
-from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
+from kafka_eos_checks.audit.segments.splits import PartitionLog, Split, offset_in
 
 HELD, TAILS, STORED, DIGESTS, BESIDE = range(20, 25)  # kinds of rows
 

@@ -70,7 +70,7 @@ from kafka_eos_checks.audit.segments.headers import (
 )
 from kafka_eos_checks.audit.segments.order import stable_order
 from kafka_eos_checks.audit.segments.reading import read_headers
-from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.segments.splits import PartitionLog, offset_in
 
 ABORTED_INDEX, SNAPSHOT, REPLICAS = "aborted index", "producer snapshot", "replicas differ"
 BESIDE_RULES = (ABORTED_INDEX, SNAPSHOT, REPLICAS, LEADER_EPOCHS)
@@ -231,11 +231,6 @@ def files_of(log: PartitionLog) -> Files | None:
     due = {f"{base}.txnindex" for base in bases if own or f"{base}.index" in sizes or f"{base}.txnindex" in sizes}
     files = Files(tuple(sorted(snapshots)), tuple(sorted((own | due) - links)))
     return files if any(files) else None
-
-
-def offset_in(name: str) -> int:
-    """The offset in a file's name."""
-    return int(name.partition(".")[0])
 
 
 def _place(log: PartitionLog) -> tuple[str, int]:
@@ -595,11 +590,6 @@ class Compare(Protocol):
 def differs_from(broker: str) -> str:
     """The beginning of the evidence of a batch that differs from the one of a broker."""
     return f"the batch differs from the one of {broker} in leader epoch "
-
-
-def segment_with(log: PartitionLog, offset: int) -> str:
-    """The name of the segment that an offset of a log belongs to; "" if it is before the first one."""
-    return max((name for name in log.segments if offset_in(name) <= offset), key=offset_in, default="")
 
 
 def _all_headers(log: PartitionLog) -> Iterator[tuple[str, Headers]]:

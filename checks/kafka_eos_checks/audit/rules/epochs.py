@@ -42,7 +42,7 @@ from kafka_eos_checks.audit.moments import GRACE_MS, SKEW_MS, Directory, Source,
 from kafka_eos_checks.audit.places import place
 from kafka_eos_checks.audit.rules.log import Reason, Reasons, Subject
 from kafka_eos_checks.audit.segments.contents import Figures
-from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.segments.splits import PartitionLog, segment_with
 from kafka_eos_checks.kit.verdict import counted
 
 LEADER_EPOCHS = "leader epoch checkpoint"
@@ -229,9 +229,8 @@ def _is_old(log: PartitionLog, told: Directory, file_ms: float, offset: int) -> 
 
 
 def _segment_at(log: PartitionLog, offset: int) -> Path:
-    """The segment of a log that an offset belongs to."""
-    own = [name for name in log.segments if int(name.partition(".")[0]) <= offset]
-    return log.file(max(own, default=log.segments[0]))
+    """The segment of a log that an offset belongs to; the first one if it is before all."""
+    return log.file(segment_with(log, offset) or log.segments[0])
 
 
 def _begins_after(run: LeaderRun, entries: Sequence[LeaderEpochStart]) -> str:

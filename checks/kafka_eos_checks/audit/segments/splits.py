@@ -85,6 +85,16 @@ def find_directories(*paths: Path) -> list[LogDirectory]:
     return [directory for path in paths for directory in find_log_directories(listed(path), SUFFIXES)]
 
 
+def offset_in(name: str) -> int:
+    """The offset in a file's name."""
+    return int(name.partition(".")[0])
+
+
+def segment_with(log: PartitionLog, offset: int) -> str:
+    """The name of the segment that an offset of a log belongs to; "" if it is before the first one."""
+    return max((name for name in log.segments if offset_in(name) <= offset), key=offset_in, default="")
+
+
 def logs_in(directories: Iterable[LogDirectory]) -> list[PartitionLog]:
     """The logs of some log directories, each once."""
     directories = list(directories)

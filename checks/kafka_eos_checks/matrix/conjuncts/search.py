@@ -36,6 +36,7 @@ from kafka_eos_checks.tla.sany import Definition, parse
 LIMIT = "MoreStatesThanTheSpec__"
 FINGERPRINT = ("-fp", "0")  # the same hash function in every run, so that the states of two dumps can be compared
 TIERS = ("small", "full")
+_COMPARED_BY = (graphs.__name__, "kafka_eos_checks.models.bounds", edges_of.__module__)
 _OUT_OF_RESOURCES = ("OutOfMemory", "StackOverflow", "GC overhead")
 _EVALUATING = "The error occurred when TLC was evaluating"
 
@@ -236,12 +237,7 @@ class Search:
         key = fingerprint(
             subject.text,
             spec_fingerprint(model.spec, read_modules(model)),
-            python_fingerprint(
-                (
-                    *(model.machine_class().__module__, graphs.__name__),
-                    *("kafka_eos_checks.models.bounds", edges_of.__module__),
-                )
-            ),
+            python_fingerprint((model.machine_class().__module__, *_COMPARED_BY)),
             sorted({**model.constants, **model.overrides}.items()),
             model.bounds,
         )

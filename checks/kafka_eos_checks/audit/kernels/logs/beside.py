@@ -43,12 +43,11 @@ from kafka_eos_checks.audit.rules.beside import (
     compare_entry,
     hole_below,
     is_judged,
-    offset_in,
 )
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.marks import NO_EPOCH
 from kafka_eos_checks.audit.segments.order import stable_order
-from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.segments.splits import PartitionLog, offset_in
 
 # --- indexes ----------------------------------------------------------------------------------------------------------
 
