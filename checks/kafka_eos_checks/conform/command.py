@@ -384,6 +384,9 @@ def print_report(report: Report) -> None:
         answer_console.print(f"not supported, so not judged: {unsupported} of {every} edges", markup=False)
     if report.is_compared and not counts.observations:
         answer_console.print("only answers were compared: the state was not read back anywhere", markup=False)
+    if counts.disturbed:
+        why = "played again, because a marker came twice in a row"
+        answer_console.print(f"{why}: {counts.disturbed} scenarios", markup=False)
     if report.stopped:
         answer_console.print(f"the run ended early: {report.stopped}", markup=False, soft_wrap=True)
     if report.left:

@@ -5,11 +5,12 @@ broker's answers to DescribeTransactions, ListTransactions, Fetch, ListOffsets, 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.spec_mapping import camel_case
 from kafka_eos.machines.transaction_coordinator import DEAD
-from kafka_eos.machines.transactional_partition import NO_PRODUCER, LogEntry
+from kafka_eos.machines.transactional_partition import ABORT, COMMIT, NO_PRODUCER, LogEntry
 from kafka_eos_checks.conform.visible import CONSUMER, DATA, Visible
 
 LOG, WATERMARK, STABLE, LATEST_COMMITTED = "log", "high watermark", "last stable offset", "latest committed offset"
@@ -86,6 +87,11 @@ def members_line(epoch: int, members: Mapping[str, tuple[int, bool]]) -> str:
         for name, (own, has) in sorted(members.items())
     )
     return joined([f"epoch {epoch}", *said])
+
+
+def repeats(entries: Iterable[tuple[str, object, int]]) -> int:
+    """The number of markers right after the same marker, of a log's entries: their kind, producer and epoch."""
+    return sum(one == other and one[0] in {COMMIT, ABORT} for one, other in pairwise(entries))
 
 
 def joined(lines: Iterable[str]) -> str:

@@ -32,7 +32,7 @@ from kafka_eos_checks.conform.mechanisms import (
     asked,
 )
 from kafka_eos_checks.conform.quotient import Edge, Quotient, Step, step_of
-from kafka_eos_checks.conform.run import FAILURES, Difference, Diverged, Exchange, Found, Play, Result, Runner
+from kafka_eos_checks.conform.run import FAILURES, PLAYS, Difference, Diverged, Exchange, Found, Play, Result, Runner
 from kafka_eos_checks.conform.territory import Territory
 from kafka_eos_checks.conform.visible import DATA, Visible
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported, Wire, wait
@@ -289,7 +289,7 @@ class Interrupting(Runner):
         """Play the scenario of every wanted edge, many in one outage."""
         edges = [edge for name, edge in self.quotient.edges.items() if name in wanted]
         for first in range(0, len(edges), AT_ONCE):
-            self._play_together(edges[first : first + AT_ONCE])
+            self._played(edges[first : first + AT_ONCE])
             if on_progress is not None:
                 diverged = [name for name, result in self.results.items() if result.found is Found.DIVERGES]
                 on_progress(len(edges) - len(self.results), diverged)
@@ -297,7 +297,7 @@ class Interrupting(Runner):
 
     def shortest(self, edge: Edge) -> Result:
         """Play the scenario of one edge, in an outage of its own."""
-        self._play_together([edge])
+        self._played([edge])
         return self.results[edge.name]
 
     @property
@@ -305,6 +305,14 @@ class Interrupting(Runner):
         """The commands, which graphs with a stopped broker come with."""
         assert self.outages is not None, "nothing stops a broker"
         return self.outages
+
+    def _played(self, edges: Sequence[Edge]) -> None:
+        """Play scenarios together, and those that were disturbed again."""
+        for _ in range(PLAYS):
+            for edge in edges:
+                self.results.pop(edge.name, None)
+            self._play_together(edges)
+            edges = [edge for edge in edges if self.results[edge.name].disturbed]
 
     def _play_together(self, edges: Sequence[Edge]) -> None:
         if self.quotient.kind == TIMEOUT:
@@ -349,10 +357,7 @@ class Interrupting(Runner):
         for request in edge.path[:-1]:
             error = self._take(play, play.step(request), read_back=False)
             if error is not None:
-                found = Found.UNSUPPORTED if isinstance(error, Unsupported) else Found.UNKNOWN
-                reason = f"on the way to it, {request.label(self.quotient.mechanism.alone)}: {error}"
-                scenario = tuple(play.transcript)
-                self.results[edge.name] = Result(edge=edge, found=found, reason=reason, scenario=scenario)
+                self.results[edge.name] = self._result(edge, play, error, request)
                 self._end(play)
                 return None
         return play
@@ -372,11 +377,11 @@ class Interrupting(Runner):
             else:
                 self._tell(play, f"broker {self._stops.node} is started again")
                 play.take(play.step(Request(SETTLE)), read_back=True)
-        except Diverged as error:
-            early += error.differences
         except FAILURES as error:
+            failed = self._result(edge, play, error)
             if not early:
-                return self._result(edge, play, error)
+                return failed
+            early += failed.differences
         scenario = tuple(play.transcript)
         if early:
             return Result(edge=edge, found=Found.DIVERGES, differences=early, scenario=scenario)
@@ -445,7 +450,10 @@ class Interrupting(Runner):
                 if self._is_aborted(edge, play, deadline):
                     [name] = self.quotient.mechanism.transactional_ids
                     play.state = play.state.timed_out(name)
-                    self.results[edge.name] = self._after(edge, play, ())
+                    asked_at, result = time.monotonic(), self._after(edge, play, ())
+                    if result.found is Found.DIVERGES and time.monotonic() - asked_at >= play.stage.timeout_ms / 1000:
+                        result = replace(result, disturbed=True)  # by the timeout of what the last request has begun
+                    self.results[edge.name] = result
         finally:
             for _, play in plays:
                 self._end(play)

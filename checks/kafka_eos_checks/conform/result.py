@@ -279,6 +279,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "scenarios": report.counts.scenarios,
         "requests": report.counts.requests,
         "retries": report.counts.retries,
+        "disturbed": report.counts.disturbed,
         "observations": report.counts.observations,
         "not_read_back": sorted(report.counts.unread),
         "edges": report.edges,

@@ -1,11 +1,12 @@
 """Scenarios on a broker: walks through the graph, each answer compared with the spec's, each state read back."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from kafka_eos.errors import ErrorCode
+from kafka_eos.errors import ErrorCode, MalformedBatch
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos_checks.conform import observation
 from kafka_eos_checks.conform.deciding import Rule
@@ -31,6 +32,9 @@ OUT_OF_REACH = "every way to it leads through what"
 """The beginning of the reason of an edge that was not asked for because of others."""
 IN_SECOND = " in the second partition"
 """The end of the names of what differs in the second partition of a scenario."""
+MARKED_AGAIN = "a marker comes twice in a row, whenever it is played"
+PLAYS = 3
+"""The number of times that a scenario is played, if something may be the reason that is no rule of the broker."""
 OF_PARTITIONS = {"AddPartitionsToTxn", "Produce", "TxnOffsetCommit", "OffsetCommit", "OffsetDelete"}
 """The requests that a scenario with two partitions makes about each of them."""
 
@@ -89,6 +93,7 @@ class Result:
         scenario: the scenario that was played, if it does not conform.
         answers: the codes that were given to requests that may be answered in several ways.
         known: the id of the recorded difference that it shows.
+        disturbed: the reason may be no rule of the broker, so that the scenario is played again.
     """
 
     edge: Edge
@@ -98,6 +103,7 @@ class Result:
     scenario: tuple[Exchange, ...] = ()
     answers: tuple[str, ...] = ()
     known: str = ""
+    disturbed: bool = False
 
 
 @dataclass(slots=True)
@@ -108,6 +114,7 @@ class Counts:
         scenarios: the number of played scenarios.
         requests: requests of the machines.
         retries: requests that were repeated because the broker was busy.
+        disturbed: scenarios in which a marker came twice in a row.
         observations: how often the state, or a part of it, was read back.
         unread: why parts of it were not.
     """
@@ -115,6 +122,7 @@ class Counts:
     scenarios: int = 0
     requests: int = 0
     retries: int = 0
+    disturbed: int = 0
     observations: int = 0
     unread: set[str] = field(default_factory=set)
 
@@ -241,6 +249,19 @@ class Play:
             rules=step.rules,
         )
 
+    def is_marked_again(self) -> bool:
+        """Whether a log has markers right after the same marker that the machine's log has not.
+
+        A coordinator that gets no answer in time writes its marker again, and the leader has to take it
+        (``TransactionalPartition!RepeatedMarkerIsTaken``).
+        """
+        entries = ((entry.kind, entry.producer_id, entry.epoch) for entry in self.state.data.entries)
+        allowed = observation.repeats(entries)
+        try:
+            return any(stage.repeats() > allowed for stage in (self.stage, self.stage.second) if stage is not None)
+        except (NoAnswer, Unsupported, Unreachable, MalformedBatch):
+            return False
+
     def compare_state(self) -> None:
         """Read the state back, and compare it with the machines'.
 
@@ -330,6 +351,7 @@ class Runner:
     _blocked: set[str] = field(default_factory=set)
     _suspect: set[str] = field(default_factory=set)
     _left_out: dict[str, str] = field(default_factory=dict)
+    _disturbed: Counter[str] = field(default_factory=Counter)
 
     def cover(
         self, wanted: Collection[str], on_progress: Callable[[int, list[str]], None] | None = None
@@ -366,16 +388,20 @@ class Runner:
 
     def shortest(self, edge: Edge) -> Result:
         """Play the shortest scenario of one edge."""
+        result = self._played_once(edge)
+        for _ in range(PLAYS - 1):
+            if result.disturbed:
+                result = self._played_once(edge)
+        return result
+
+    def _played_once(self, edge: Edge) -> Result:
         play = self._begin()
         try:
             for place, request in enumerate(edge.path):
                 step, last = play.step(request), place == len(edge.path) - 1
                 error = self._take(play, step, read_back=last)
-                if error is not None and last:
-                    return self._result(edge, play, error)
                 if error is not None:
-                    reason = f"on the way to it, {request.label(self.quotient.mechanism.alone)}: {error}"
-                    return Result(edge=edge, found=Found.UNKNOWN, reason=reason, scenario=tuple(play.transcript))
+                    return self._result(edge, play, error, None if last else request)
         finally:
             self._end(play)
         found = Found.KNOWN if play.known else Found.CONFORMS
@@ -439,11 +465,15 @@ class Runner:
         self.results[step.edge] = Result(edge=edge, found=Found.CONFORMS, answers=answers)
 
     def _fails(self, step: Step, play: Play, error: Exception, todo: dict[str, None]) -> None:
-        """Note an edge that does not conform, with the shortest scenario that shows it."""
+        """Note an edge that does not conform, with the shortest scenario that shows it, or play it again."""
+        edge = self.quotient.edges.get(step.edge) or edge_of(self.quotient.mechanism, step, play.requests)
+        long = self._result(edge, play, error)
+        self._disturbed[step.edge] += long.disturbed
+        if long.disturbed and self._disturbed[step.edge] < PLAYS:
+            return
         todo.pop(step.edge, None)
         (self._suspect if _differs_in_state(error) else self._blocked).add(step.edge)
-        edge = self.quotient.edges.get(step.edge) or edge_of(self.quotient.mechanism, step, play.requests)
-        long = self.results[step.edge] = self._result(edge, play, error)  # if the broker is gone, this stays
+        self.results[step.edge] = long  # if the broker is gone, this stays
         short = self.shortest(edge)
         if short.found in {long.found, Found.DIVERGES}:
             self.results[step.edge] = short
@@ -478,13 +508,22 @@ class Runner:
             state = step_of(self.quotient.mechanism, state, given).outcomes[0][1]
         return True
 
-    @staticmethod
-    def _result(edge: Edge, play: Play, error: Exception) -> Result:
+    def _result(self, edge: Edge, play: Play, error: Exception, on_way: Request | None = None) -> Result:
+        """The result of a scenario that has ended with an error, perhaps with a request on the way to the edge."""
+        found, reason = Found.UNKNOWN, str(error)
+        differences: tuple[Difference, ...] = ()
+        disturbed = isinstance(error, Diverged) and play.is_marked_again()
+        if on_way is not None:
+            reason = f"on the way to it, {on_way.label(self.quotient.mechanism.alone)}: {error}"
+        elif isinstance(error, Diverged):
+            found, differences, reason = Found.DIVERGES, error.differences, MARKED_AGAIN if disturbed else ""
+        if isinstance(error, Unsupported):
+            found = Found.UNSUPPORTED
+        self.counts.disturbed += disturbed
         scenario = tuple(play.transcript)
-        if isinstance(error, Diverged):
-            return Result(edge=edge, found=Found.DIVERGES, differences=error.differences, scenario=scenario)
-        found = Found.UNSUPPORTED if isinstance(error, Unsupported) else Found.UNKNOWN
-        return Result(edge=edge, found=found, reason=str(error), scenario=scenario)
+        return Result(
+            edge=edge, found=found, differences=differences, reason=reason, scenario=scenario, disturbed=disturbed
+        )
 
 
 def _differs_in_state(error: Exception) -> bool:

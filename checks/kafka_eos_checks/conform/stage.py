@@ -760,6 +760,11 @@ class Stage:
             lines += [self._entry(batch) + epochs.wrong(batch) for batch in batches]
         return observation.joined(lines), watermark
 
+    def repeats(self) -> int:
+        """The number of markers in the log right after the same marker."""
+        batches = (batch for _, found in self._fetched(committed=False) for batch in found)
+        return observation.repeats((_kind(each), each.producer_id, each.producer_epoch) for each in batches)
+
     def _entry(self, batch: RecordBatch) -> str:
         return observation.entry_line(
             batch.base_offset,

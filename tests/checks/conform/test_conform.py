@@ -20,7 +20,7 @@ from kafka_eos.machines.producer_state import Log
 from kafka_eos.machines.read_committed import ReadCommitted
 from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server import consumer_groups
-from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster, Machines, Settings
+from kafka_eos.server.cluster import CONSUMER_OFFSETS, INTERNAL_TOPICS, Cluster, Machines, Settings
 from kafka_eos.server.groups import ClassicGroup
 from kafka_eos.server.groups import Groups as ServedGroups
 from kafka_eos.server.handlers import logs, offsets
@@ -33,9 +33,9 @@ from kafka_eos_checks.conform import command, stage, territory
 from kafka_eos_checks.conform import session as session_module
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, MEMBERS
-from kafka_eos_checks.conform.observation import STABLE
+from kafka_eos_checks.conform.observation import LOG, STABLE
 from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
-from kafka_eos_checks.conform.run import IN_SECOND, Found
+from kafka_eos_checks.conform.run import IN_SECOND, MARKED_AGAIN, PLAYS, Found
 from kafka_eos_checks.conform.session import Session, Target, Unusable, conform, open_session
 from kafka_eos_checks.conform.stage import Reply, Stage
 from kafka_eos_checks.conform.territory import PARTITIONS
@@ -282,6 +282,62 @@ def _one_marker(patch: pytest.MonkeyPatch) -> None:
             ErrorCode.NONE if int(partition.rpartition("-")[2]) % 2 else write(self, partition, *rest)
         ),
     )
+
+
+def _second_marker(patch: pytest.MonkeyPatch, times: int, **changed: Any) -> None:
+    """A coordinator writes some of its markers of data again, perhaps with another decision or epoch."""
+    write, left = Cluster.write_marker, [times]
+
+    def written(self: Cluster, partition: str, *rest: Any) -> ErrorCode:
+        error = write(self, partition, *rest)
+        if left[0] > 0 and not partition.startswith(CONSUMER_OFFSETS):
+            left[0] -= 1
+            named = dict(zip(("producer_id", "epoch", "commit", "coordinator_epoch", "version"), rest, strict=False))
+            again = {name: change(named[name]) for name, change in changed.items()}
+            write(self, partition, **{**named, **again})
+        return error
+
+    patch.setattr(Cluster, "write_marker", written)
+
+
+@pytest.mark.parametrize(
+    ("version", "only"),
+    [
+        (2, "transaction: Prepare"),
+        (1, "reading: open: A, PrepareAbort of A"),
+        (1, "timeout-transaction: Ongoing, data, partition: same epoch, open"),
+    ],
+)
+def test_a_marker_that_is_written_again_now_and_then_is_no_divergence(
+    version: int, only: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _second_marker(monkeypatch, PLAYS - 1)
+    with served(version) as cluster:
+        report = report_on(cluster, "transaction", "reading", only=only, timeouts=True)
+    assert set(report.found) == {Found.CONFORMS}
+    assert report.counts.disturbed > 0
+
+
+@pytest.mark.parametrize(
+    ("times", "changed", "reason"),
+    [
+        (1000, {}, MARKED_AGAIN),
+        (1000, {"commit": lambda commit: not commit}, ""),
+        (1000, {"epoch": lambda epoch: epoch + 1}, ""),
+    ],
+    ids=["always", "another decision", "another epoch"],
+)
+def test_a_broker_that_always_writes_two_markers_diverges(
+    times: int, changed: dict[str, Callable[[Any], Any]], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _second_marker(monkeypatch, times, **changed)
+    edge = "transaction: PrepareCommit, data: settle"
+    with served() as cluster:
+        report = report_on(cluster, "transaction", only=edge)
+    result = report.results[edge]
+    assert (result.found, result.reason) == (Found.DIVERGES, reason)
+    assert {LOG, STABLE} <= {each.what for each in result.differences}
+    assert report.counts.disturbed == (2 * PLAYS if reason else 0)
 
 
 def test_a_transaction_that_is_decided_in_one_of_its_partitions_only_diverges(monkeypatch: pytest.MonkeyPatch) -> None:

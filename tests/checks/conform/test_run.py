@@ -109,7 +109,7 @@ def test_a_request_that_is_refused_or_busy_for_too_long_diverges_and_is_counted_
 
 
 def test_a_divergence_that_the_shortest_way_does_not_show_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage: Any = SimpleNamespace()
+    stage: Any = SimpleNamespace(repeats=lambda: 0, second=None)
     runner = Runner(Quotient(TRANSACTIONS, VERSION_2), lambda: stage)
     play = runner._begin()
     step = next(steps(TRANSACTIONS, play.state))
@@ -127,7 +127,7 @@ def test_a_divergence_that_needs_a_history_is_shown_after_the_last_requests_of_i
     needed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quotient = Quotient(TRANSACTIONS, VERSION_2).explore()
-    stage: Any = SimpleNamespace()
+    stage: Any = SimpleNamespace(repeats=lambda: 0, second=None)
     runner = Runner(quotient, lambda: stage)
     play = runner._begin()
     long = [Request("InitProducerId", whose=whose) for whose in (NOBODY, *["epoch + 1"] * 9, *[CURRENT] * needed)]
@@ -194,7 +194,10 @@ def test_what_diverges_on_the_way_to_an_edge_says_nothing_of_the_edge() -> None:
     edge = edge_of(TRANSACTIONS, then, [first.asked.request, then.asked.request])
     asked: list[object] = []
     stage: Any = SimpleNamespace(
-        ask=lambda *given: asked.append(given) or Reply(error=99), leave=lambda _: None, second=None
+        ask=lambda *given: asked.append(given) or Reply(error=99),
+        leave=lambda _: None,
+        repeats=lambda: 0,
+        second=None,
     )
     result = Runner(quotient, lambda: stage).shortest(edge)
     assert (result.found, result.differences, len(asked)) == (Found.UNKNOWN, (), 1)
