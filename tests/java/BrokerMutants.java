@@ -131,6 +131,8 @@ public final class BrokerMutants {
         mutant("any-partition-vouched-for",
             "A batch opens a transaction that its coordinator does not know, and never ends.")
             .in(COORDINATOR, calls("*", "Set.contains", "{ $_ = true; }"));
+        mutant("one-ack-not-verified", "A batch that waits for no replica cannot begin its transaction.")
+            .in("kafka.server.ReplicaManager", first("handleProduceAppend", "if ($2 == 1) $4 = null;"));
         mutant("vouched-for-while-prepared",
             "A batch that comes after the decision is appended, perhaps behind the marker.")
             .in(COORDINATOR, calls("*handleVerifyPartitionsInTransaction*", "TransactionMetadata.state",
@@ -172,6 +174,12 @@ public final class BrokerMutants {
             .levelOne();
         mutant("any-producer-id-expected", "A producer whose id was replaced gets the new one.")
             .in(COORDINATOR, body("isValidProducerId$1", "{ return true; }"));
+        mutant("any-timeout-allowed", "A transaction that its producer leaves open holds readers back for weeks.")
+            .in("kafka.coordinator.transaction.TransactionStateManager", body("validateTransactionTimeoutMs",
+                "{ return true; }"));
+        mutant("known-partition-added", "A request that fails for one of its partitions adds the other one.")
+            .in("kafka.server.KafkaApis", calls("*handleAddPartitionsToTxnRequest$3", "mutable.Map.nonEmpty",
+                "{ $_ = false; }"));
         mutant("init-while-pending", "A request meets a transition that is not in the log yet.")
             .in(METADATA, body("pendingTransitionInProgress", "{ return false; }"));
         mutant("same-id-twice", "Two producers share an id, and take each other's batches for duplicates.")
@@ -203,6 +211,11 @@ public final class BrokerMutants {
             .in(CONSUMER, first("validateOffsetCommit", "if (!$4) " + NOBODY_CHECKS));
         mutant("static-member-not-fenced", "A static member that was replaced commits offsets.")
             .in(CLASSIC, first("validateMember", "$2 = null;"));
+        mutant("first-group-only", "Of two groups in a transaction one processes its inputs again.")
+            .in(OFFSETS, calls("replayEndTransactionMarker", "TimelineHashMap.forEach",
+                "{ java.util.Iterator all = $0.entrySet().iterator(); if (all.hasNext()) {"
+                + " java.util.Map.Entry each = (java.util.Map.Entry) all.next();"
+                + " $1.accept(each.getKey(), each.getValue()); } }"));
         mutant("older-pending-wins", "A transaction that ends late sets the offset back.")
             .in(OFFSETS, calls("lambda$replayEndTransactionMarker$*", "$Offsets.get", "{ $_ = null; }"));
         mutant("first-end-makes-stable", "The offset passes for stable while another transaction is open.")

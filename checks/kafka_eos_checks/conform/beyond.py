@@ -1,7 +1,8 @@
 """``Broker`` with the requests that its module leaves out: those of brokers and administrators, and of static members.
 
 Their answers are made of the rules of the machines that have them: a leader's for a marker, a coordinator's for a
-question. ``Broker`` sends markers and questions itself, so none of its actions is such a request.
+question. ``Broker`` sends markers and questions itself, so none of its actions is such a request. Two requests are
+refused in every state, because what they ask for cannot be.
 """
 
 from dataclasses import replace
@@ -9,12 +10,13 @@ from typing import Self, TypeVar
 
 from immutables import Map
 
-from kafka_eos.errors import ErrorCode
-from kafka_eos.machines.broker import ADD_PARTITIONS, DATA, MEMBER, NOTHING_PENDING, OFFSETS, Answer, Broker
+from kafka_eos.errors import ErrorCode, enabled
+from kafka_eos.machines.broker import ADD_PARTITIONS, DATA, INIT, MEMBER, NOTHING_PENDING, OFFSETS, Answer, Broker
 from kafka_eos.machines.machine import action
 from kafka_eos.machines.transactional_partition import marker_entry
 
 MARK, VERIFY, DELETE = "WriteTxnMarkers", "VerifyPartitions", "OffsetDelete"
+TIMED, WITH_UNKNOWN = "InitProducerIdWithTimeout", "AddPartitionsWithUnknown"
 FIRST_WITH_VERSIONS = 2
 """The first version of WriteTxnMarkers that tells the version of the transaction.    KIP-1228."""
 INSTANCE, OTHER_INSTANCE = "instance", "another"
@@ -62,6 +64,26 @@ class ConformingBroker(Broker):
         if error is ErrorCode.NONE:
             leader = self.leading.with_marker(leader, marker, version)
         return replace(self, partitions=self.partitions.set(DATA, leader), answer=Answer(api=MARK, error=error))
+
+    @action(TIMED, "TransactionalIds")
+    def init_producer_id_with_timeout(self, transactional_id: str) -> Self:  # noqa: ARG002 - whichever it is
+        """A client asks for the producer id of its transactional.id, with a transaction timeout that is not allowed.
+
+        KIP:   KIP-98
+        Kafka: TransactionStateManager.validateTransactionTimeoutMs
+        """
+        enabled(self.is_sent(INIT), "no client sends it")
+        return replace(self, answer=Answer(api=INIT, error=ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+
+    @action(WITH_UNKNOWN, "TransactionalIds", "ProducerIds", "Epochs")
+    def add_partitions_with_unknown(self, transactional_id: str, producer_id: int, epoch: int) -> Self:  # noqa: ARG002
+        """A client adds the partition together with one that does not exist: neither is added.
+
+        KIP:   KIP-98
+        Kafka: KafkaApis.handleAddPartitionsToTxnRequest
+        """
+        enabled(self.is_sent(ADD_PARTITIONS), "no client sends it")
+        return replace(self, answer=Answer(api=ADD_PARTITIONS, error=ErrorCode.OPERATION_NOT_ATTEMPTED))
 
     @action(VERIFY, "TransactionalIds", "ProducerIds", "Epochs")
     def verify_partitions(self, transactional_id: str, producer_id: int, epoch: int) -> Self:

@@ -18,7 +18,16 @@ from kafka_eos.machines.broker import ADD_PARTITIONS, COORDINATOR_EPOCH, HEARTBE
 from kafka_eos.machines.machine import Instance
 from kafka_eos.machines.spec_mapping import camel_case
 from kafka_eos.machines.transaction_coordinator import DEAD, NO_EPOCH, NOBODY, Identity
-from kafka_eos_checks.conform.beyond import DELETE, INSTANCE, MARK, OTHER_INSTANCE, VERIFY, as_instance
+from kafka_eos_checks.conform.beyond import (
+    DELETE,
+    INSTANCE,
+    MARK,
+    OTHER_INSTANCE,
+    TIMED,
+    VERIFY,
+    WITH_UNKNOWN,
+    as_instance,
+)
 from kafka_eos_checks.conform.visible import (
     ANOTHER_ID,
     CLASSIC,
@@ -30,6 +39,7 @@ from kafka_eos_checks.conform.visible import (
     ID_ALONE,
     MEMBER,
     NONE,
+    OF_OTHER,
     OFFSETS,
     SECOND,
     Answer,
@@ -49,6 +59,10 @@ AS_INSTANCE = {"as its instance": INSTANCE, "as another instance": OTHER_INSTANC
 """The ``group.instance.id`` that a member presents."""
 COORDINATOR_EPOCHS = {"": 0, "coordinator epoch - 1": -1, "coordinator epoch + 1": 1}
 """The coordinator epoch of a marker, relative to that of the producer's last marker."""
+ONE_ACK = "next, acks=1"
+"""The next batch, whose answer does not wait for replicas."""
+TOO_LONG, TOO_SHORT = "longer than allowed", "0 ms"
+"""The timeouts of transactions that no broker allows."""
 COMMITS_OF_MEMBERS = ("OffsetCommit", "TxnOffsetCommit")
 SETTLE = "settle"
 """The broker's own steps, in any order: it writes markers and completes the transaction. No client asks for them."""
@@ -59,6 +73,8 @@ API = {
     "Heartbeat": HEARTBEAT,
     "LeaveConsumerGroup": HEARTBEAT,
     VERIFY: ADD_PARTITIONS,
+    TIMED: INIT,
+    WITH_UNKNOWN: ADD_PARTITIONS,
 }
 """The request of Kafka's protocol that an action stands for, where that has another name."""
 
@@ -159,7 +175,7 @@ def _sequence(leader: Partition, identity: Identity, which: str) -> tuple[int, i
     limits = leader.state.log.limits
     following = limits.next_sequence(limits.last_sequence(cached[-1])) if cached else 0
     match which:
-        case "next":
+        case "next" | "next, acks=1":
             return following, 1
         case "next, two records":
             return following, 2
@@ -332,6 +348,8 @@ def _seen_in_transaction(state: Visible, request: Request, ends: bool) -> str:
     if request.api == PRODUCE:
         seen += [_registered(state, name), f"partition: {_relation(state.data, own)}"]
         seen += ["" if _cached(state.data, own) else "no batch", _asked_before(state, own)]
+    elif request.action in {TIMED, WITH_UNKNOWN}:
+        pass
     elif request.action == "InitProducerId":
         seen += ["bumped before" if state.known(name).last_epoch >= 0 else ""]
     elif request.action != "EndTxn" or ends:
@@ -392,6 +410,7 @@ class Mechanism:
         has_topic: each scenario needs a topic of one partition, so that its members are assigned nothing else.
         needs: the API without which no scenario can be played, "" for none.
         has_second: whatever is done to the partition is done to another one too, which has the same fate.
+        has_second_group: whatever is done to the group is done to another one too, whose offsets have the same fate.
     """
 
     name: str
@@ -407,6 +426,7 @@ class Mechanism:
     has_topic: bool = False
     needs: str = ""
     has_second: bool = False
+    has_second_group: bool = False
 
     @property
     def alone(self) -> bool:
@@ -495,6 +515,8 @@ TRANSACTIONS = Mechanism(
         Sends("InitProducerId", (NONE, CURRENT, "epoch - 1", "epoch - 2", "epoch + 1", ANOTHER_ID, ID_ALONE)),
         Sends("AddOffsetsToTxn"),
         Sends("AddPartitionsToTxn", ANYBODY),
+        Sends(TIMED, details=(TOO_LONG, TOO_SHORT)),
+        Sends(WITH_UNKNOWN),
         Sends("TxnOffsetCommit"),
         Sends("EndTxn", (*ANYBODY, "epoch - 2"), (COMMIT, ABORT)),
         Sends("Produce", details=("again", "gap")),
@@ -555,6 +577,7 @@ COMMITS = Mechanism(
     bounds=(WAITS, WITHOUT_VERIFICATION),
     place=_place_of_commits,
     seen=_seen_of_commits,
+    has_second_group=True,
 )
 
 
@@ -576,7 +599,7 @@ QUESTIONS = Mechanism(
         Sends("AddOffsetsToTxn"),
         Sends("AddPartitionsToTxn"),
         Sends("TxnOffsetCommit"),
-        Sends("Produce", details=("next",)),
+        Sends("Produce", details=("next", ONE_ACK)),
         Sends("EndTxn", details=(COMMIT, ABORT)),
         Sends(VERIFY, ANYBODY),
     ),
@@ -755,6 +778,7 @@ READING = Mechanism(
         Sends("InitIdempotentProducer", names=(WRITER,)),
         Sends("AddPartitionsToTxn"),
         Sends("Produce", details=("next", "gap")),
+        Sends("Produce", (OF_OTHER,), ("next",)),
         Sends("EndTxn", details=(COMMIT, ABORT)),
         Sends("ProduceOutside", details=("next",), names=(WRITER,)),
     ),
@@ -767,6 +791,10 @@ READING = Mechanism(
             lambda state, request: (
                 request.detail == "gap" and state.data.state.producer(state.known(request.name).producer_id).epoch >= 0
             ),
+        ),
+        Bound(
+            "a batch of the other's producer may begin a transaction that nobody ends, if leaders do not ask",
+            lambda state, request: request.whose == OF_OTHER and not state.settings.verification,
         ),
         Bound(
             "an empty transaction has nothing to read",
@@ -1000,6 +1028,10 @@ NOT_ASKED = {
     ("ProduceOutside", "epoch - 2"): _LIKE_OLDER,
     (VERIFY, "epoch - 2"): _LIKE_OLDER,
     (MARK, "epoch - 2"): _LIKE_OLDER,
+    **dict.fromkeys(
+        ((WITH_UNKNOWN, whose) for whose in ("epoch - 1", "epoch - 2", "epoch + 1", ANOTHER_ID)),
+        "the partitions are looked up before the producer",
+    ),
     (MARK, ANOTHER_ID): "a leader knows no producer id but by its batches: as a producer without batches",
     ("ProduceOutside", ANOTHER_ID): "a leader knows no producer id but by its batches: as a producer without batches",
 }

@@ -15,7 +15,17 @@ from kafka_eos_checks.conform.known import Cause, causes, known_differences
 from kafka_eos_checks.conform.mechanisms import SETTLE
 from kafka_eos_checks.conform.observation import asked_by
 from kafka_eos_checks.conform.quotient import Edge, Quotient
-from kafka_eos_checks.conform.run import ANSWER, IN_SECOND, NOT_ASKED, OUT_OF_REACH, Counts, Exchange, Found, Result
+from kafka_eos_checks.conform.run import (
+    ANSWER,
+    IN_SECOND,
+    NOT_ASKED,
+    OF_SECOND_GROUP,
+    OUT_OF_REACH,
+    Counts,
+    Exchange,
+    Found,
+    Result,
+)
 from kafka_eos_checks.drawing.sequence_diagram import Kind, Lifeline, Role, Violation, sequence_diagram
 from kafka_eos_checks.drawing.sequence_diagram import Step as Drawn
 from kafka_eos_checks.kit.terminal import WordTable
@@ -203,7 +213,7 @@ def story(result: Result, client: int) -> str:
     if result.reason:
         lines.append(f"  {result.reason}")
     for difference in result.differences:
-        told_by = asked_by(difference.what.removesuffix(IN_SECOND))
+        told_by = asked_by(difference.what.removesuffix(IN_SECOND).removesuffix(OF_SECOND_GROUP))
         lines += [
             f"  {difference.what}{f' ({told_by})' if told_by else ''}",
             f"    the spec: {difference.allowed}",

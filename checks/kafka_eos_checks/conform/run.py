@@ -30,13 +30,15 @@ NO_ANSWER = "no answer"
 NOT_ASKED = "it was not asked, because the run ended"
 OUT_OF_REACH = "every way to it leads through what"
 """The beginning of the reason of an edge that was not asked for because of others."""
-IN_SECOND = " in the second partition"
-"""The end of the names of what differs in the second partition of a scenario."""
+IN_SECOND, OF_SECOND_GROUP = " in the second partition", ", second group"
+"""The ends of the names of what differs in the second partition of a scenario, or in its second group."""
 MARKED_AGAIN = "a marker comes twice in a row, whenever it is played"
 PLAYS = 3
 """The number of times that a scenario is played, if something may be the reason that is no rule of the broker."""
 OF_PARTITIONS = {"AddPartitionsToTxn", "Produce", "TxnOffsetCommit", "OffsetCommit", "OffsetDelete"}
 """The requests that a scenario with two partitions makes about each of them."""
+OF_GROUPS = {"AddOffsetsToTxn", "TxnOffsetCommit"}
+"""The requests that a scenario with two groups makes about each of them."""
 
 BUSY = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS}
 """Codes that say "not yet": the request is repeated for as long as a broker needs for what it does by itself."""
@@ -213,13 +215,18 @@ class Play:
         self.requests.append(step.asked.request)
         if outcome is None:
             raise Diverged([_wrong(step.outcomes, reply)], answer=True)
-        if self.stage.second is not None and step.asked.request.api in OF_PARTITIONS:
+        apis = OF_GROUPS if self.quotient.mechanism.has_second_group else OF_PARTITIONS
+        if self.stage.second is not None and step.asked.request.api in apis:
             reply, again = self._answered(self.stage.second, step, [outcome])
             if again is None:
-                self.transcript.append(self._exchange(step, [outcome], reply, IN_SECOND))
-                raise Diverged([_wrong([outcome], reply, IN_SECOND)], answer=True)
+                self.transcript.append(self._exchange(step, [outcome], reply, self._in_second))
+                raise Diverged([_wrong([outcome], reply, self._in_second)], answer=True)
         self.known = outcome[0].known
         return outcome[1]
+
+    @property
+    def _in_second(self) -> str:
+        return OF_SECOND_GROUP if self.quotient.mechanism.has_second_group else IN_SECOND
 
     def _answered(self, stage: Stage, step: Step, outcomes: Sequence[Outcome]) -> tuple[Reply, Outcome | None]:
         """The answer of a broker that is not busy any more, and the outcome that it agrees with."""
@@ -274,7 +281,8 @@ class Play:
         if self.stage.second is not None:
             also = self.stage.second.observe_partition(offsets=OFFSET in allowed)
             for name in [name for name, said in also.items() if said != found.get(name)]:
-                found[f"{name}{IN_SECOND}"], allowed[f"{name}{IN_SECOND}"] = also[name], allowed[name]
+                second = f"{name}{self._in_second}"
+                found[second], allowed[second] = also[name], allowed[name]
         self.counts.observations += bool(found)
         self.counts.unread.update(missing.values())
         differences = [

@@ -241,8 +241,12 @@ def repeat(session: Session, edge: Edge) -> Result:
 
 def _runner(session: Session, quotient: Quotient, territory: Territory, counts: Counts) -> Runner:
     """The runner of a graph."""
+    mechanism = quotient.mechanism
     new_stage = partial(
-        territory.stage, has_topic=quotient.mechanism.has_topic, has_second=quotient.mechanism.has_second
+        territory.stage,
+        has_topic=mechanism.has_topic,
+        has_second=mechanism.has_second,
+        has_second_group=mechanism.has_second_group,
     )
     if not isinstance(quotient, Interrupted):
         return Runner(quotient, new_stage, counts=counts)

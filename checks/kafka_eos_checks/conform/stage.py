@@ -22,9 +22,9 @@ from kafka_eos.server.schemas import served_codec
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.brokers import fetched
 from kafka_eos_checks.conform import observation
-from kafka_eos_checks.conform.beyond import DELETE, INSTANCE, MARK, VERIFY, claimed
+from kafka_eos_checks.conform.beyond import DELETE, INSTANCE, MARK, VERIFY, WITH_UNKNOWN, claimed
 from kafka_eos_checks.conform.mechanisms import COMMIT as COMMITS
-from kafka_eos_checks.conform.mechanisms import COORDINATOR_EPOCHS, Asked, Request
+from kafka_eos_checks.conform.mechanisms import COORDINATOR_EPOCHS, ONE_ACK, TOO_LONG, TOO_SHORT, Asked, Request
 from kafka_eos_checks.conform.visible import DATA, FIRST, MEMBER, OFFSETS, SECOND, STRANGER, Visible
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unsupported, Wire, wait
 
@@ -56,7 +56,8 @@ which are values of the machine.
 Records = tuple[tuple[bytes | None, bytes | None, tuple[Header, ...], int], ...]
 """Key, value, headers and timestamp of each record, in milliseconds since the epoch."""
 
-TRANSACTION_TIMEOUT_MS = 60_000
+TRANSACTION_TIMEOUT_MS, MAX_TIMEOUT_MS = 60_000, 2**31 - 1
+UNKNOWN_PARTITION = 1_000_000
 SESSION_TIMEOUT_MS = 45_000
 
 
@@ -227,6 +228,8 @@ class Stage:
         salts: the ends of the names of transactional.ids, which decide where their coordinators are.
         consumers: the members of a group of KIP-848 that have joined.
         second_partition: the number of another partition, which takes part in the same transactions; -1: there is none.
+        groups: the group's name, and that of another one whose offsets are in the same transactions, if there is one.
+        longest_timeout: the longest timeout of transactions that the broker allows, in seconds; 0 if it does not say.
         has_group: the group was used.
         sent: by the broker's producer id, epoch and sequence, the records of the batches that were sent.
     """
@@ -247,6 +250,8 @@ class Stage:
     consumers: set[str] = field(default_factory=set)
     sent: dict[tuple[int, int, int], set[Records]] = field(default_factory=lambda: defaultdict(set))
     second_partition: int = -1
+    groups: tuple[str, ...] = ("group",)
+    longest_timeout: Callable[[], float] = float
     _has_epochs: bool = False
     _initialized: int = 0
     _written: int = 0
@@ -258,14 +263,16 @@ class Stage:
 
     @property
     def second(self) -> "Stage | None":
-        """The same place as seen from its second partition."""
+        """The same place as seen from its second partition, or with its second group."""
+        if len(self.groups) > 1:
+            return replace(self, groups=self.groups[::-1])
         number = self.second_partition
         return replace(self, partition=number, second_partition=self.partition) if number >= 0 else None
 
     @property
     def group(self) -> str:
         """The group's id."""
-        return f"{self.prefix}-group"
+        return f"{self.prefix}-{self.groups[0]}"
 
     # --- producer ids ------------------------------------------------------------------------------------------------
 
@@ -339,7 +346,8 @@ class Stage:
             return Reply(error=part["ErrorCode"], offset=offset, request=sent, response=came)
         if api == "AddPartitionsToTxn":
             topic = _first(answer["ResultsByTopicV3AndBelow"], Name=self.topic)
-            part = _first(topic["ResultsByPartition"], PartitionIndex=self.partition)
+            rows = [row for row in topic["ResultsByPartition"] if row["PartitionIndex"] != UNKNOWN_PARTITION]
+            part = _first(rows, PartitionIndex=self.partition)
             return Reply(error=part["PartitionErrorCode"], request=sent, response=came)
         if api in {"TxnOffsetCommit", "OffsetCommit", DELETE}:
             if answer.get("ErrorCode"):
@@ -419,14 +427,14 @@ class Stage:
         match request.api:
             case "InitProducerId":
                 named = None if request.action == "InitIdempotentProducer" else name
-                self._initialized += 1  # each asks for another timeout, so that one that is kept shows
-                return {"TransactionalId": named, "TransactionTimeoutMs": self.timeout_ms + self._initialized, **real}
+                return {"TransactionalId": named, "TransactionTimeoutMs": self._timeout(request.detail), **real}
             case "AddPartitionsToTxn":
+                unknown = [UNKNOWN_PARTITION] if request.action == WITH_UNKNOWN else []
                 return {
                     "V3AndBelowTransactionalId": name,
                     "V3AndBelowProducerId": real["ProducerId"],
                     "V3AndBelowProducerEpoch": real["ProducerEpoch"],
-                    "V3AndBelowTopics": [{"Name": self.topic, "Partitions": [self.partition]}],
+                    "V3AndBelowTopics": [{"Name": self.topic, "Partitions": [self.partition, *unknown]}],
                 }
             case "AddOffsetsToTxn":
                 return {"TransactionalId": name, "GroupId": self.group, **real}
@@ -448,6 +456,17 @@ class Stage:
             case "Produce":
                 return self._produce_row(given, real)
         raise ValueError(request.api)
+
+    def _timeout(self, which: str) -> int:
+        """A transaction timeout in milliseconds; each is another one, so that one that is kept shows.
+
+        Raises:
+            Unsupported: when the broker allows every timeout, and is asked for one that it does not allow.
+        """
+        if which == TOO_LONG and self.longest_timeout() * 1000 >= MAX_TIMEOUT_MS:
+            raise Unsupported(f"InitProducerId: the broker allows transactions of {MAX_TIMEOUT_MS} ms")
+        self._initialized += 1
+        return {TOO_LONG: MAX_TIMEOUT_MS, TOO_SHORT: 0}.get(which, self.timeout_ms + self._initialized)
 
     def _generation(self, given: Asked) -> int:
         """The broker's generation that stands for one of the machines; -1 is none on both sides."""
@@ -534,7 +553,7 @@ class Stage:
         part = {"Index": self.partition, "Records": batch.encode()}
         return {
             "TransactionalId": self.transactional_id(given.request.name) if transactional else None,
-            "Acks": -1,
+            "Acks": 1 if given.request.detail == ONE_ACK else -1,
             "TimeoutMs": 10_000,
             "TopicData": [{"Name": self.topic, "PartitionData": [part]}],
         }
@@ -695,6 +714,8 @@ class Stage:
             for topic in row["Topics"]
             for number in topic["Partitions"]
         ]
+        if len(self.groups) > 1:  # which may be in one partition, or in two
+            partitions = list(dict.fromkeys(partitions))
         if DATA in partitions and SECOND_DATA in partitions:  # the machines have one partition for both
             partitions.remove(SECOND_DATA)
         elif self.second is not None and DATA in partitions:

@@ -19,6 +19,7 @@ IDS_TRIED = 100
 """Transactional.ids that are tried until the coordinators of a scenario are where they have to be."""
 PREFIX = "kafka-eos-conform"
 BROKER, INTERVAL = 4, "group.consumer.assignment.interval.ms"
+MAX_TIMEOUT = "transaction.max.timeout.ms"
 TIMEOUT_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 _CONFIG_REFUSED = {ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST, ErrorCode.POLICY_VIOLATION}
 _FIRST_WITH_DEFAULTS = 4
@@ -54,6 +55,7 @@ class Territory:
     _on_node: list[tuple[str, int]] = field(default_factory=list)
     _of_members: str = ""
     _assigns_after: float = 0.0
+    _most: float | None = None
 
     def __post_init__(self) -> None:
         self.places = Places(self.wire, max(self.seconds, 20.0), self.seconds)
@@ -71,10 +73,15 @@ class Territory:
         """The prefix of all names."""
         return f"{self.prefix}-{self.token}"
 
-    def stage(self, *, has_topic: bool = False, has_second: bool = False) -> Stage:
+    def stage(self, *, has_topic: bool = False, has_second: bool = False, has_second_group: bool = False) -> Stage:
         """A place for one more scenario, with a topic of one partition if it has one, or with a second partition.
 
         There is no second one where the broker makes topics of a single partition.
+
+        Args:
+            has_topic: its topic has one partition.
+            has_second: it has a second partition.
+            has_second_group: it has a second group.
         """
         if has_topic:
             return self._stage_of_members()
@@ -84,6 +91,9 @@ class Territory:
         stage = self._stage(*self._free.pop(0))
         if has_second and self._free:
             _, stage.second_partition = self._free.pop(0)
+        if has_second_group:
+            # of another number each time, so that brokers have both groups in one partition, or in two
+            stage.groups = (*stage.groups, f"{stage.groups[0]}-{len(self._stages)}")
         return stage
 
     def stage_on(self, node: int, names: Sequence[str], away: Address | None = None) -> Stage:
@@ -115,7 +125,15 @@ class Territory:
 
     def _stage(self, topic: str, number: int) -> Stage:
         prefix = f"{self.names}-{len(self._stages)}"
-        stage = Stage(self.wire, self.places, topic, number, prefix, assigns_after=self._assigns_after)
+        stage = Stage(
+            self.wire,
+            self.places,
+            topic,
+            number,
+            prefix,
+            assigns_after=self._assigns_after,
+            longest_timeout=self._longest_timeout,
+        )
         self._stages.append(stage)
         return stage
 
@@ -139,6 +157,15 @@ class Territory:
         Kafka: group.consumer.assignment.interval.ms, since 4.3
         """
         return self._seconds_of(INTERVAL, 0.0)
+
+    def _longest_timeout(self) -> float:
+        """The longest timeout of transactions that the broker allows, in seconds; 0 if it does not say.
+
+        Kafka: transaction.max.timeout.ms
+        """
+        if self._most is None:
+            self._most = self._seconds_of(MAX_TIMEOUT, 0.0)
+        return self._most
 
     def timeout_interval(self) -> float:
         """The longest time in seconds from a transaction's timeout until its coordinator notices it.
@@ -196,8 +223,8 @@ class Territory:
     def clean(self) -> None:
         """Delete everything that can be deleted; transactional.ids expire by themselves."""
         for stage in self._stages:
-            if stage.has_group:
-                self._gone(f"group {stage.group}", lambda stage=stage: self._delete_group(stage.group))  # type: ignore[misc]
+            for used in filter(None, (stage, stage.second)) if stage.has_group else ():
+                self._gone(f"group {used.group}", lambda used=used: self._delete_group(used.group))  # type: ignore[misc]
         for topic in self.topics:
             self._gone(f"topic {topic}", lambda topic=topic: self._delete_topic(topic))  # type: ignore[misc]
         self.topics.clear()

@@ -62,6 +62,8 @@ WRITERS = ("P", "Q")
 NONE, CURRENT, ANOTHER_ID, ID_ALONE = "no producer id", "current epoch", "another producer id", "producer id alone"
 EPOCHS = {CURRENT: 0, "epoch - 1": -1, "epoch - 2": -2, "epoch + 1": 1}
 """What a request presents, relative to what the broker knows."""
+OF_OTHER = "producer id of the other"
+"""What a request presents, if it names another transactional.id than its producer's."""
 
 INTERNAL = ("WriteMarker", "CompleteTransaction")
 """The actions that the broker takes by itself, without a request and without a fault."""
@@ -336,6 +338,9 @@ class Visible:
         """
         if whose == NONE:
             return Identity()
+        if whose == OF_OTHER:
+            [other] = set(self.coordinators) - {name}
+            return self.identity(other, CURRENT)
         if name in self.plain:
             producer_id = self.plain[name]
             stored = max(self.data.state.producer(producer_id).epoch, 0)

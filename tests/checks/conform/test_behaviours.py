@@ -13,7 +13,7 @@ from kafka_eos.machines.machine import actions, instances, step
 from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos.machines.transaction_coordinator import PREPARED_STATES
 from kafka_eos_checks.conform import deciding, visible
-from kafka_eos_checks.conform.beyond import DELETE, MARK, VERIFY
+from kafka_eos_checks.conform.beyond import DELETE, MARK, TIMED, VERIFY, WITH_UNKNOWN
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.mechanisms import (
     ABORT,
@@ -40,6 +40,7 @@ from kafka_eos_checks.conform.visible import (
     ID_ALONE,
     INTERNAL,
     NONE,
+    OF_OTHER,
     RESTART,
     ConformingBroker,
     Outcome,
@@ -327,7 +328,7 @@ def test_every_identity_is_presented_with_every_action_or_there_is_a_reason() ->
     }
     sent = {(row.action, whose) for each in MECHANISMS for row in each.sends for whose in row.whose}
     assert possible - sent == NOT_ASKED.keys()
-    assert {whose for action, whose in sent - possible} <= {CURRENT}  # of actions that present none
+    assert {whose for action, whose in sent - possible} == {CURRENT, OF_OTHER}  # present none; only of two ids
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda each: each.name)
@@ -349,11 +350,11 @@ def test_every_bound_leaves_out_requests_that_nothing_else_leaves_out(mechanism:
     ("mechanism", "of_version_1", "of_version_2"),
     [
         ("idempotence", 132, 132),
-        ("transaction", 390, 246),
-        ("question", 62, 70),
+        ("transaction", 404, 256),
+        ("question", 64, 76),
         ("marker", 108, 89),
         ("commit", 74, 47),
-        ("reading", 131, 127),
+        ("reading", 171, 167),
         ("offsets", 285, 283),
         ("static", 37, 36),
         ("members", 192, 191),
@@ -435,6 +436,30 @@ def test_offsets_are_deleted_with_the_pending_ones_of_a_group_that_is_there() ->
     assert answers(joined, delete) == {"GROUP_SUBSCRIBED_TO_TOPIC": ""}
 
 
+@SETTINGS
+def test_a_batch_that_names_another_transactional_id_joins_what_is_open_and_begins_nothing(settings: Settings) -> None:
+    foreign = Request("Produce", "A", OF_OTHER, "next")
+    state = taken(settings, READING, Request("InitProducerId", "A", NONE))
+    assert asked(state, foreign) is None, "the other has no producer id yet"
+    state = taken_from(state, Request("InitProducerId", "B", NONE))
+    if settings.client == 1:
+        state = taken_from(state, Request("AddPartitionsToTxn", "A"), Request("AddPartitionsToTxn", "B"))
+    assert answers(state, foreign) == {"INVALID_PRODUCER_ID_MAPPING": ""}
+    begun = taken_from(state, Request("Produce", "B", detail="next"))
+    assert answers(begun, foreign) == {"NONE": ""}
+    assert taken_from(begun, foreign).data.entries[-1].producer_id == begun.known("B").producer_id
+
+
+def test_what_cannot_be_granted_is_refused_in_every_state_and_changes_nothing() -> None:
+    refused = {TIMED: "INVALID_TRANSACTION_TIMEOUT", WITH_UNKNOWN: "OPERATION_NOT_ATTEMPTED"}
+    found = [each for each in every_step(TRANSACTIONS, VERSION_1) if each.asked.request.action in refused]
+    assert {each.asked.request.action for each in found} == refused.keys()
+    for each in found:
+        [(answer, after)] = each.outcomes
+        assert answer.error.name == refused[each.asked.request.action]
+        assert replace(after.broker, answer=each.state.broker.answer) == each.state.broker
+
+
 # --- the operators that decide ---------------------------------------------------------------------------------------
 
 
@@ -472,7 +497,7 @@ def test_a_step_names_the_operators_that_decide_its_answers(
     assert [rule.name for rule in found] == rules
 
 
-BEYOND_BROKER = {"conform": {MARK, VERIFY, DELETE}}
+BEYOND_BROKER = {"conform": {MARK, VERIFY, DELETE, TIMED, WITH_UNKNOWN}}
 
 
 def test_what_decides_is_an_operator_of_the_spec_with_its_comment() -> None:

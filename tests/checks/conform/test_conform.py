@@ -23,7 +23,7 @@ from kafka_eos.server import consumer_groups
 from kafka_eos.server.cluster import CONSUMER_OFFSETS, INTERNAL_TOPICS, Cluster, Machines, Settings
 from kafka_eos.server.groups import ClassicGroup
 from kafka_eos.server.groups import Groups as ServedGroups
-from kafka_eos.server.handlers import logs, offsets
+from kafka_eos.server.handlers import logs, offsets, transactions
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import Coordinators, ServedCoordinator, TransactionSettings
 from kafka_eos_checks.audit.audit import run
@@ -31,11 +31,12 @@ from kafka_eos_checks.brokers.brokers import free_ports
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform import command, stage, territory
 from kafka_eos_checks.conform import session as session_module
+from kafka_eos_checks.conform.beyond import TIMED, WITH_UNKNOWN
 from kafka_eos_checks.conform.known import known_differences
-from kafka_eos_checks.conform.mechanisms import MECHANISMS, MEMBERS
+from kafka_eos_checks.conform.mechanisms import MECHANISMS, MEMBERS, TOO_LONG, TOO_SHORT
 from kafka_eos_checks.conform.observation import LOG, STABLE
 from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
-from kafka_eos_checks.conform.run import IN_SECOND, MARKED_AGAIN, PLAYS, Found
+from kafka_eos_checks.conform.run import IN_SECOND, MARKED_AGAIN, OF_SECOND_GROUP, PLAYS, Found
 from kafka_eos_checks.conform.session import Session, Target, Unusable, conform, open_session
 from kafka_eos_checks.conform.stage import Reply, Stage
 from kafka_eos_checks.conform.territory import PARTITIONS
@@ -380,6 +381,128 @@ def test_a_batch_that_only_one_of_two_leaders_refuses_diverges(monkeypatch: pyte
     assert (difference.what, difference.allowed) == (f"answer{IN_SECOND}", "NONE (offset 0)")
     assert difference.observed == "INVALID_TXN_STATE"
     assert report.results[edge].scenario[-1].label == f"Produce(next, A){IN_SECOND}"
+
+
+def test_a_broker_that_keeps_the_offsets_of_one_group_of_a_transaction_diverges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pending, first = ServedGroups._pending, dict[str, str]()
+
+    def noted(group: Any, rows: Any, producer: str, place: int) -> None:
+        if first.setdefault(producer, group.name) == group.name:
+            pending(group, rows, producer, place)
+
+    monkeypatch.setattr(ServedGroups, "_pending", staticmethod(noted))
+    with served(1) as cluster:
+        report = report_on(cluster, "commit")
+    told = [each for result in report.differing() for each in result.differences]
+    assert f"offset of the group{OF_SECOND_GROUP}" in {each.what for each in told}
+    assert all(each.what.endswith(OF_SECOND_GROUP) for each in told), "the first group has its offset"
+
+
+def test_a_broker_that_refuses_the_offsets_of_a_second_group_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = Stage.ask
+    refused = Reply(error=ErrorCode.INVALID_TXN_STATE)
+    monkeypatch.setattr(Stage, "ask", lambda self, *rest: ask(self, *rest) if self.groups[0] == "group" else refused)
+    edge = "commit: Empty, nothing, partition: unknown: TxnOffsetCommit"
+    with served() as cluster:
+        report = report_on(cluster, "commit", only=edge)
+    result = report.results[edge]
+    assert [each.what for each in result.differences] == [f"answer{OF_SECOND_GROUP}"]
+    assert result.scenario[-1].label == f"TxnOffsetCommit{OF_SECOND_GROUP}"
+
+
+# --- requests that cannot be granted, and those with other arguments than clients mostly give -------------------------
+
+
+def _any_timeout(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator accepts every transaction timeout."""
+    init = Coordinators.init_producer_id
+    patch.setattr(
+        Coordinators,
+        "init_producer_id",
+        lambda self, name, timeout_ms, *rest: init(
+            self, name, min(max(timeout_ms, 1), self.settings.max_timeout_ms), *rest
+        ),
+    )
+
+
+def _id_of_producer(patch: pytest.MonkeyPatch) -> None:
+    """A leader asks about the transaction of the batch's producer, whichever transactional.id the request names."""
+    added, verified = Coordinators.add_partitions, Coordinators.verify
+
+    def owner(self: Coordinators, name: str, producer_id: int) -> str:
+        ids = {known.machine.metadata.producer_id: each for each, known in self.known.items()}
+        return ids.get(producer_id, name)
+
+    patch.setattr(
+        Coordinators,
+        "add_partitions",
+        lambda self, name, known, *rest: added(self, owner(self, name, known), known, *rest),
+    )
+    patch.setattr(
+        Coordinators, "verify", lambda self, name, known, *rest: verified(self, owner(self, name, known), known, *rest)
+    )
+
+
+def _known_partition_is_added(patch: pytest.MonkeyPatch) -> None:
+    """Of the partitions of a request those are added that exist."""
+    added = transactions._add_partitions
+
+    def add(cluster: Any, request: Any, given: Any, topics: list[Any], verify_only: bool) -> list[Any]:
+        found = [
+            {**topic, "Partitions": [each for each in topic["Partitions"] if each < PARTITIONS]} for topic in topics
+        ]
+        return added(cluster, request, given, found, verify_only)
+
+    patch.setattr(transactions, "_add_partitions", add)
+
+
+def _all_replicas_or_none(patch: pytest.MonkeyPatch) -> None:
+    """A leader refuses batches that do not wait for its replicas."""
+    admitted = logs._admitted
+
+    def admit(cluster: Any, request: Any, *rest: Any) -> Any:
+        refused = logs.Refused(ErrorCode.INVALID_REQUIRED_ACKS)
+        return refused if request.row["Acks"] == 1 else admitted(cluster, request, *rest)
+
+    patch.setattr(logs, "_admitted", admit)
+
+
+@pytest.mark.parametrize(
+    ("version", "broken", "mechanism", "request_", "allowed"),
+    [
+        (2, _any_timeout, "transaction", TIMED, "INVALID_TRANSACTION_TIMEOUT"),
+        (2, _id_of_producer, "reading", "Produce(next, producer id of the other", "INVALID_PRODUCER_ID_MAPPING"),
+        (1, _id_of_producer, "reading", "Produce(next, producer id of the other", "INVALID_PRODUCER_ID_MAPPING"),
+        (1, _known_partition_is_added, "transaction", WITH_UNKNOWN, "OPERATION_NOT_ATTEMPTED"),
+        (2, _all_replicas_or_none, "question", "Produce(next, acks=1)", "NONE (offset 0)"),
+    ],
+)
+def test_a_broker_that_judges_only_the_usual_arguments_right_diverges(
+    version: int,
+    broken: Callable[[pytest.MonkeyPatch], None],
+    mechanism: str,
+    request_: str,
+    allowed: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken(monkeypatch)
+    with served(version) as cluster:
+        report = report_on(cluster, mechanism)
+    found = [result for result in report.differing() if result.found is Found.DIVERGES]
+    assert allowed in {each.allowed for result in found for each in result.differences}
+    assert all(request_ in result.edge.name for result in found), "nothing else shows it"
+
+
+def test_a_broker_that_allows_every_timeout_is_not_asked_for_one_that_it_does_not_allow() -> None:
+    settings = Settings(transactions=TransactionSettings(max_timeout_ms=2**31 - 1))
+    with ServedCluster(1, settings=settings) as cluster:
+        report = report_on(cluster, "transaction", only=f"transaction: Unknown: {TIMED}")
+    assert {result.edge.request.detail: result.found for result in report.results.values()} == {
+        TOO_LONG: Found.UNSUPPORTED,
+        TOO_SHORT: Found.CONFORMS,
+    }
 
 
 def _any_instance(patch: pytest.MonkeyPatch) -> None:

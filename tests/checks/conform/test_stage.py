@@ -25,12 +25,12 @@ from kafka_eos.machines.transactional_partition import ABORT, COMMIT, PLAIN, TRA
 from kafka_eos.server.consumer_protocol import subscription
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.conform import stage as module
-from kafka_eos_checks.conform.beyond import DELETE, INSTANCE, MARK, VERIFY, as_instance
-from kafka_eos_checks.conform.mechanisms import Asked, Request
+from kafka_eos_checks.conform.beyond import DELETE, INSTANCE, MARK, TIMED, VERIFY, WITH_UNKNOWN, as_instance
+from kafka_eos_checks.conform.mechanisms import ONE_ACK, TOO_LONG, TOO_SHORT, Asked, Request
 from kafka_eos_checks.conform.observation import coordinator_line
 from kafka_eos_checks.conform.stage import Places, Stage, _kind
 from kafka_eos_checks.conform.territory import Territory
-from kafka_eos_checks.conform.visible import DATA, FIRST, MEMBER, SECOND, STRANGER
+from kafka_eos_checks.conform.visible import DATA, FIRST, MEMBER, OFFSETS, SECOND, STRANGER
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unsupported
 
 HERE = {"Coordinators": [{"ErrorCode": 0, "Host": "127.0.0.1", "Port": 1}]}
@@ -529,6 +529,63 @@ def test_a_transaction_with_one_of_two_partitions_is_told_apart_from_one_with_bo
     stage = staged(lambda *_: {"TransactionStates": [told]})
     stage.second_partition = 1
     assert stage.described("A") == coordinator_line("Ongoing", "id 7", 0, [said])
+
+
+def test_offsets_of_two_groups_are_told_as_in_the_transaction_whether_one_partition_has_both_or_two() -> None:
+    for numbers in ([3], [3, 4]):
+        topics = [{"Topic": "__consumer_offsets", "Partitions": numbers}]
+        told = {"ErrorCode": 0, "TransactionState": "Ongoing", "ProducerId": 7, "ProducerEpoch": 0, "Topics": topics}
+        stage = staged(lambda *_, told=told: {"TransactionStates": [told]})
+        stage.groups = ("group", "group-1")
+        assert stage.described("A") == coordinator_line("Ongoing", "id 7", 0, [OFFSETS])
+        stage.groups = ("group",)
+        assert stage.described("A") == coordinator_line("Ongoing", "id 7", 0, [OFFSETS] * len(numbers))
+
+
+def test_a_second_group_has_the_same_place_and_a_name_of_its_own() -> None:
+    stage = staged(nothing)
+    stage.groups = ("group", "group-1")
+    assert stage.second is not None
+    assert (stage.group, stage.second.group) == ("prefix-group", "prefix-group-1")
+    assert (stage.second.partition, stage.second.second) == (stage.partition, stage)
+
+
+@pytest.mark.parametrize(("which", "told"), [("", 60_001), (TOO_SHORT, 0), (TOO_LONG, 2**31 - 1)])
+def test_a_transaction_timeout_is_an_own_one_or_one_that_no_broker_allows(which: str, told: int) -> None:
+    stage = staged(nothing)
+    row = stage._row(Asked(request=Request(TIMED if which else "InitProducerId", "A", detail=which)))
+    assert (row["TransactionTimeoutMs"], row["ProducerId"]) == (told, -1)
+
+
+def test_a_broker_that_allows_every_timeout_cannot_be_asked_for_one_that_it_does_not_allow() -> None:
+    stage = staged(nothing)
+    stage.longest_timeout = lambda: (2**31 - 1) / 1000
+    assert stage._timeout(TOO_SHORT) == 0
+    with pytest.raises(Unsupported, match="2147483647 ms"):
+        stage._timeout(TOO_LONG)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_a_request_with_an_unknown_partition_the_answer_about_the_known_one_counts(order: int) -> None:
+    errors = {0: ErrorCode.OPERATION_NOT_ATTEMPTED, module.UNKNOWN_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    asked: list[Message] = []
+
+    def broker(api: str, row: Message, *_: object) -> Message:
+        asked.append(row)
+        rows = [{"PartitionIndex": number, "PartitionErrorCode": errors[number]} for number in errors][::order]
+        return {"ResultsByTopicV3AndBelow": [{"Name": "topic", "ResultsByPartition": rows}]}
+
+    stage = staged(broker)
+    stage.places._known["coordinator", "prefix-A", module.TRANSACTION_KEY] = Address("127.0.0.1", 1)
+    for action, numbers in ((WITH_UNKNOWN, [*errors]), ("AddPartitionsToTxn", [0])):
+        assert stage.ask(Asked(request=Request(action, "A")), None).error == ErrorCode.OPERATION_NOT_ATTEMPTED
+        assert asked.pop()["V3AndBelowTopics"] == [{"Name": "topic", "Partitions": numbers}]
+
+
+@pytest.mark.parametrize(("detail", "acks"), [("next", -1), (ONE_ACK, 1)])
+def test_a_batch_waits_for_all_replicas_or_for_none(detail: str, acks: int) -> None:
+    row = staged(nothing)._produce_row(Asked(request=Request("Produce", "A", detail=detail), sequence=0), given(7, 0))
+    assert row["Acks"] == acks
 
 
 def test_what_could_not_be_deleted_is_told_with_the_reason() -> None:

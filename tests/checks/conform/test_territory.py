@@ -69,6 +69,25 @@ def test_a_scenario_of_two_partitions_has_both_in_one_topic_and_no_other_scenari
     assert lonely.second is None
 
 
+def test_a_scenario_of_two_groups_has_both_and_deletes_both_if_they_were_used() -> None:
+    coordinator = {"ErrorCode": 0, "Host": HERE.host, "Port": HERE.port}
+    deleted: list[str] = []
+
+    def delete(row: Message) -> Message:
+        deleted.extend(row["GroupsNames"])
+        return {"Results": [{"ErrorCode": 0}]}
+
+    answers = {**created(), "FindCoordinator": lambda _: {"Coordinators": [coordinator]}, "DeleteGroups": delete}
+    own, _ = territory({**answers, "DeleteTopics": lambda _: {"Responses": [{"ErrorCode": 0}]}})
+    used, unused = (own.stage(has_second_group=True) for _ in range(2))
+    used.has_group = True
+    assert used.second is not None
+    assert unused.second is not None
+    assert len({each.group for each in (used, used.second, unused, unused.second)}) == 4
+    own.clean()
+    assert deleted == [used.group, used.second.group]
+
+
 def test_there_is_no_second_partition_where_topics_have_one() -> None:
     alone = {**METADATA, "Topics": [{"ErrorCode": 0, "Partitions": LED[:1]}]}
     own, _ = territory({"Metadata": lambda _: alone}, create=None)
