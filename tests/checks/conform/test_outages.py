@@ -32,7 +32,7 @@ from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, Request, ask
 from kafka_eos_checks.conform.outages import OPEN_MS, Commands, Interrupting, OutageFailed, Outages, interrupted
 from kafka_eos_checks.conform.quotient import Edge, Quotient, step_of
 from kafka_eos_checks.conform.result import Report, story
-from kafka_eos_checks.conform.run import Counts, Difference, Diverged, Found, Play
+from kafka_eos_checks.conform.run import PLAYS, Counts, Difference, Diverged, Found, Play, Result
 from kafka_eos_checks.conform.session import Target, conform, open_session, repeat
 from kafka_eos_checks.conform.stage import Places, Stage
 from kafka_eos_checks.conform.territory import Territory
@@ -122,14 +122,14 @@ def test_all_edges_get_a_restart_and_those_that_end_data_go_without_a_leader() -
 # --- left open until the timeout -------------------------------------------------------------------------------------
 
 
-def left_open(machines: Machines = MACHINES, version: int = 2) -> Report:
+def left_open(machines: Machines = MACHINES, version: int = 2, only: str = "timeout-") -> Report:
     """A report on transactions that are left open, of the mechanism commit."""
     settings = Settings(transactions=TransactionSettings(version=version), timeout_check_ms=50)
     with ServedCluster(settings=settings, machines=machines) as cluster:
         target = Target(bootstrap=cluster.bootstrap_servers, timeouts=True, seconds=1)
         session = open_session(target, [each for each in MECHANISMS if each.name == "commit"])
         try:
-            return conform(session, [name for name in session.edges() if name.startswith("timeout-")])
+            return conform(session, [name for name in session.edges() if name.startswith(only)])
         finally:
             session.wire.close()
 
@@ -165,6 +165,29 @@ def test_a_scenario_that_takes_longer_than_the_timeout_tells_nothing(monkeypatch
     assert {result.reason for result in report.results.values()} == {
         "on the way to it more than 0 s pass, the timeout of the transaction"
     }
+
+
+@pytest.mark.parametrize(("late_plays", "found"), [(PLAYS - 1, Found.CONFORMS), (PLAYS, Found.DIVERGES)])
+def test_what_differs_after_another_timeout_is_played_again(
+    late_plays: int, found: Found, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed, after = [0.0], Interrupting._after
+    plays: dict[str, int] = {}
+
+    def late(self: Interrupting, edge: Edge, play: Play, early: tuple[Difference, ...]) -> Result:
+        """A play that takes longer than its timeout, and differs."""
+        plays[edge.name] = plays.get(edge.name, 0) + 1
+        if plays[edge.name] > late_plays:
+            return after(self, edge, play, early)
+        passed[0] += 2 * play.stage.timeout_ms / 1000
+        return Result(edge=edge, found=Found.DIVERGES)
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0], sleep=time.sleep)
+    monkeypatch.setattr(outages, "time", clock)
+    monkeypatch.setattr(Interrupting, "_after", late)
+    report = left_open(only="timeout-commit: Ongoing, offsets, partition: same epoch, open, pending: EndTxn(commit)")
+    assert set(report.found) == {found}
+    assert set(plays.values()) == {PLAYS}
 
 
 @pytest.mark.parametrize(("told", "seconds"), [([{"Value": "1500"}], 1.5), ([{"Value": None}], 10.0), ([], 10.0)])
