@@ -233,7 +233,6 @@ def test_a_topic_is_on_as_many_brokers_as_it_was_asked_for(make: Make, tmp_path:
 def test_partitions_for_which_nobody_named_brokers_are_spread_over_those_of_the_next_process(
     make: Make, tmp_path: Path
 ) -> None:
-    """Departs from Kafka, where a broker that is new gets no partition by itself."""
     create(make(storage=Directory(tmp_path)), partitions=3)
     [topic] = make(2, storage=Directory(tmp_path)).ask("Metadata", 12, Topics=[{"Name": "n"}])["Topics"]
     assert [part["ReplicaNodes"] for part in topic["Partitions"]] == [[1], [2], [1]]

@@ -388,9 +388,7 @@ def test_an_offset_that_was_committed_after_a_pending_one_stays(wire: Wire) -> N
 
 
 @pytest.mark.parametrize("version", [0, 2, 3])
-def test_a_transaction_commits_offsets_of_nobodys_group_in_versions_that_know_no_members(
-    wire: Wire, version: int
-) -> None:
+def test_a_transaction_commits_offsets_of_a_group_without_members_in_old_versions_too(wire: Wire, version: int) -> None:
     producer = producing(wire)
     assert commit_in_transaction(wire, producer, 5, version=version) == E.NONE
     wire.end(producer)

@@ -122,9 +122,7 @@ def test_a_topic_that_is_only_checked_is_not_made(wire: Wire) -> None:
     topic = {"Name": "n", "NumPartitions": 3, "ReplicationFactor": 1}
     [row] = wire.ask("CreateTopics", 7, Topics=[topic], validateOnly=True)["Topics"]
     assert (row["ErrorCode"], row["NumPartitions"], row["TopicId"]) == (E.NONE, 3, UUID(int=0))
-    assert {"Name": "segment.bytes", "Value": "1073741824"}.items() <= next(
-        each.items() for each in row["Configs"] if each["Name"] == "segment.bytes"
-    )
+    assert {each["Name"]: each["Value"] for each in row["Configs"]}["segment.bytes"] == "1073741824"
     assert "n" not in wire.cluster.topics
 
 
