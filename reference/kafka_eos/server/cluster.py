@@ -81,7 +81,7 @@ class Limits:
         batch_bytes: bytes of one batch, where its topic has no max.message.bytes.    Kafka: message.max.bytes.
         log_bytes: bytes of all partitions together, where they are kept in memory.
         fetch_bytes: bytes of one Fetch response.    Kafka: fetch.max.bytes.
-        fetch_wait_ms: time that a Fetch request may wait.
+        fetch_wait_ms: time that a Fetch request may wait, which Kafka does not limit.
         partitions: partitions of all topics together.
         groups: consumer groups.
         members: members of one group, those included that were given an id and have not come back with it.
@@ -386,7 +386,10 @@ class Cluster:
             self.partition_count += 1
 
     def _spread(self, number: int, replicas: int) -> tuple[int, ...]:
-        """The brokers of a partition for which a client has named none."""
+        """The brokers of a partition for which a client has named none.
+
+        Departs from Kafka: they are not kept, so that a directory can be served by more or fewer brokers than before.
+        """
         count = len(self.brokers)
         return tuple(self.brokers[(number + further) % count].node for further in range(min(replicas, count)))
 

@@ -230,6 +230,14 @@ def test_a_topic_is_on_as_many_brokers_as_it_was_asked_for(make: Make, tmp_path:
     assert replicas(make(3, storage=Directory(tmp_path))) == expected
 
 
+def test_partitions_for_which_nobody_named_brokers_are_spread_over_those_of_the_next_process(
+    make: Make, tmp_path: Path
+) -> None:
+    create(make(storage=Directory(tmp_path)), partitions=3)
+    [topic] = make(2, storage=Directory(tmp_path)).ask("Metadata", 12, Topics=[{"Name": "n"}])["Topics"]
+    assert [part["ReplicaNodes"] for part in topic["Partitions"]] == [[1], [2], [1]]
+
+
 def test_too_few_replicas_in_sync_take_no_batch_that_all_have_to_acknowledge(make: Make) -> None:
     wire = make(3)
     create(wire, factor=3, min_insync_replicas="3")
@@ -287,7 +295,14 @@ def test_configurations_are_there_after_a_restart(make: Make, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"topics": {"t": {"flush.ms": "x"}}, "brokers": {}, "replicas": {}}', '{"topics": 3}']
+    "text",
+    [
+        "{",
+        "[]",
+        '{"topics": {"t": {"flush.ms": "x"}}, "brokers": {}, "replicas": {}}',
+        '{"topics": 3}',
+        '{"topics": {}, "brokers": {}, "replicas": {"t": [["one"]]}}',
+    ],
 )
 def test_what_was_noted_and_cannot_be_read_is_told(make: Make, tmp_path: Path, text: str) -> None:
     make(storage=Directory(tmp_path)).cluster.close()
@@ -345,12 +360,14 @@ def test_topics_and_brokers_are_listed_as_what_has_configurations(make: Make) ->
     for kinds, names in (
         ([2], {"n", "__consumer_offsets", "__transaction_state"}),
         ([4], {"1", "2"}),
+        ([8], {"1", "2"}),
         ([16, 32], set()),
     ):
         answer = wire.ask("ListConfigResources", 1, ResourceTypes=kinds)
         assert answer["ErrorCode"] == E.NONE
         assert {row["ResourceName"] for row in answer["ConfigResources"]} == names
-    assert len(wire.ask("ListConfigResources", 1)["ConfigResources"]) == 5
+        assert {row["ResourceType"] for row in answer["ConfigResources"]} == {*(kinds if names else ())}
+    assert len(wire.ask("ListConfigResources", 1)["ConfigResources"]) == 7
     assert wire.ask("ListConfigResources", 1, ResourceTypes=[4, 99])["ErrorCode"] == E.UNSUPPORTED_VERSION
 
 
@@ -470,3 +487,9 @@ def test_a_broker_tells_its_own_configurations_and_those_of_all_brokers_only(nam
     assert rows[0]["Configs"]
     assert not rows[1]["Configs"], "nothing is altered for all brokers"
     assert "id" in rows[2]["ErrorMessage"]
+    for broker, size in (("", "2000"), ("1", "3000")):
+        assert alter(wire, BROKER, broker, message_max_bytes=size) == E.NONE
+    resource = asked | {"ResourceName": ""}
+    [row] = wire.ask("DescribeConfigs", 4, Resources=[resource], IncludeSynonyms=True)["Results"]
+    [found] = row["Configs"]
+    assert found["Synonyms"] == [{"Name": "message.max.bytes", "Value": "2000", "Source": 3}]

@@ -54,6 +54,7 @@ def wire(make: Make) -> Wire:
 def test_the_only_member_gets_every_partition_at_once_and_is_told_once(wire: Wire) -> None:
     row = beat(wire, "a", 0)
     assert (row["ErrorCode"], row["MemberId"], row["MemberEpoch"], parts(row)) == (E.NONE, "a", 2, {0, 1, 2, 3})
+    assert row["HeartbeatIntervalMs"] == 1_000
     assert parts(beat(wire, "a", 2)) is None
 
 
@@ -211,6 +212,19 @@ def test_offsets_are_taken_from_members_with_their_epoch(wire: Wire) -> None:
     for (member, epoch), error in expected.items():
         [group] = wire.ask("OffsetFetch", 10, Groups=[asked | {"MemberId": member, "MemberEpoch": epoch}])["Groups"]
         assert group["ErrorCode"] == error
+
+
+def test_who_is_no_member_commits_offsets_of_an_empty_group_or_in_a_transaction(wire: Wire) -> None:
+    """Kafka: ConsumerGroup.validateOffsetCommit."""
+    beat(wire, "a", 0)
+    _, producer_id, producer_epoch = wire.init()
+    who = {"TransactionalId": "x", "GroupId": "g", "ProducerId": producer_id, "ProducerEpoch": producer_epoch}
+    topics = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 5}]}]
+    answer = wire.ask("TxnOffsetCommit", 5, **who, MemberId="", GenerationIdOrMemberEpoch=-1, Topics=topics)
+    assert answer["Topics"][0]["Partitions"][0]["ErrorCode"] == E.NONE
+    assert commit(wire, "", -1) == E.UNKNOWN_MEMBER_ID
+    beat(wire, "a", -1)
+    assert [commit(wire, member, -1) for member in ("", "m")] == [E.NONE, E.NONE]
 
 
 @pytest.mark.parametrize(("version", "error"), [(5, E.ILLEGAL_GENERATION), (6, E.STALE_MEMBER_EPOCH)])
@@ -406,6 +420,39 @@ def test_a_heartbeat_that_makes_no_sense_is_told_why(wire: Wire, row: Message, w
     answer = wire.ask("ConsumerGroupHeartbeat", 1, **(good | row))
     assert (answer["ErrorCode"], answer["MemberId"]) == (E.INVALID_REQUEST, None)
     assert answer["ErrorMessage"].startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "why"), [(-2, "InstanceId can't be null."), (-3, "MemberEpoch is invalid."), (-1, "MemberId can't be")]
+)
+def test_in_version_0_only_a_member_that_is_there_or_leaves_needs_an_id(wire: Wire, epoch: int, why: str) -> None:
+    """Kafka: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid."""
+    answer = wire.ask("ConsumerGroupHeartbeat", 0, GroupId="g", MemberId="", MemberEpoch=epoch)
+    assert (answer["ErrorCode"], answer["ErrorMessage"][: len(why)]) == (E.INVALID_REQUEST, why)
+
+
+def test_who_goes_on_with_a_group_that_is_not_there_is_told_which_kind_is_missing(wire: Wire) -> None:
+    """Kafka: GroupMetadataManager.consumerGroup."""
+    answer = beat(wire, "a", 2)
+    assert (answer["ErrorCode"], answer["ErrorMessage"]) == (E.GROUP_ID_NOT_FOUND, "Consumer group g not found.")
+    row = {"GroupId": "g", "MemberId": "", "GenerationIdOrMemberEpoch": -1}
+    part = {"PartitionIndex": 0, "CommittedOffset": 1}
+    wire.ask("OffsetCommit", 8, **row, Topics=[{"Name": "t", "Partitions": [part]}])
+    answer = beat(wire, "a", 2)
+    assert (answer["ErrorCode"], answer["ErrorMessage"]) == (E.GROUP_ID_NOT_FOUND, "Group g is not a consumer group.")
+
+
+def test_a_member_is_described_with_its_client_and_its_rack(wire: Wire) -> None:
+    """Kafka: ConsumerGroupMember.asConsumerGroupDescribeMember."""
+    beat(wire, "a", 0, InstanceId="i", RackId="r")
+    beat(wire, "a", 2, InstanceId="i")  # it need not say its rack again
+    beat(wire, "b", 0)
+    [group] = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g"])["Groups"]
+    columns = ("MemberId", "InstanceId", "RackId", "ClientId", "ClientHost")
+    assert [tuple(row[each] for each in columns) for row in group["Members"]] == [
+        ("a", "i", "r", "client", "/127.0.0.1"),
+        ("b", None, None, "client", "/127.0.0.1"),
+    ]
 
 
 def test_ranges_are_given_to_instances_by_their_ids_and_then_to_the_other_members_by_theirs() -> None:

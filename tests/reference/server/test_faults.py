@@ -60,6 +60,7 @@ def test_a_plan_is_read() -> None:
         ("[[rule]]\ndo = 'close'", "plan.toml: unknown table 'rule'; each rule is a table [[fault]]"),
         ("\n[[fault]]\ndo = 'drop'", "plan.toml:2: fault 1: do = 'drop'; expected one of drop-answer, withhold"),
         (PLAN + "nht = 1", "plan.toml:8: fault 2: unknown key 'nht' of kill-broker; it may have api, at-most"),
+        ("fault = [{do = 'close'}, {do = 'drop'}]", "plan.toml: fault 2: do = 'drop'; expected one of drop-answer"),
         ("[[fault]]\ndo = 'close'\nseconds = 1", "plan.toml:1: fault 1: unknown key 'seconds' of close"),
         ("[[fault]]\ndo = 'delay'", "plan.toml:1: fault 1: delay needs 'seconds': seconds, 0 or more"),
         ("[[fault]]\ndo = 'close'\napi = 'Prodcue'", "api = 'Prodcue'; expected the name of an API that is served"),

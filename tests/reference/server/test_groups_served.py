@@ -387,6 +387,14 @@ def test_an_offset_that_was_committed_after_a_pending_one_stays(wire: Wire) -> N
     assert committed(wire) == (E.NONE, 7)
 
 
+@pytest.mark.parametrize("version", [0, 2, 3])
+def test_a_transaction_commits_offsets_of_a_group_without_members_in_old_versions_too(wire: Wire, version: int) -> None:
+    producer = producing(wire)
+    assert commit_in_transaction(wire, producer, 5, version=version) == E.NONE
+    wire.end(producer)
+    assert committed(wire) == (E.NONE, 5)
+
+
 def test_offsets_need_a_transaction_that_has_them(wire: Wire) -> None:
     _, *who = wire.init()
     assert commit_in_transaction(wire, (who[0], who[1]), 5) == E.INVALID_TXN_STATE
@@ -670,6 +678,41 @@ def test_a_group_is_described_with_what_members_said_only_when_it_is_stable(wire
         "",
         b"",
     )
+
+
+def test_a_member_is_described_with_the_id_and_the_host_of_its_client(wire: Wire) -> None:
+    alone(wire)
+    [group] = wire.ask("DescribeGroups", 5, Groups=["g"])["Groups"]
+    assert [(row["ClientId"], row["ClientHost"]) for row in group["Members"]] == [("client", "/127.0.0.1")]
+
+
+@pytest.mark.parametrize(
+    ("version", "error", "why"), [(5, E.NONE, None), (6, E.GROUP_ID_NOT_FOUND, "Group h not found.")]
+)
+def test_an_unknown_group_is_dead_and_since_version_6_also_an_error(
+    wire: Wire, version: int, error: ErrorCode, why: str | None
+) -> None:
+    """KIP-1043; Kafka: GroupMetadataManager.describeGroups."""
+    [group] = wire.ask("DescribeGroups", version, Groups=["h"])["Groups"]
+    assert (group["GroupState"], group["ErrorCode"], group.get("ErrorMessage")) == ("Dead", error, why)
+
+
+@pytest.mark.parametrize("given", [{"ProtocolType": ""}, {"Protocols": []}])
+def test_a_member_without_a_protocol_is_refused_also_by_an_empty_group(wire: Wire, given: Message) -> None:
+    """Kafka: ClassicGroup.supportsProtocols."""
+    row: Message = {"GroupId": "g", "SessionTimeoutMs": SESSION, "MemberId": "", "ProtocolType": "consumer"}
+    row |= {"Protocols": [{"Name": "range", "Metadata": b""}]}
+    assert wire.ask("JoinGroup", 3, **(row | given))["ErrorCode"] == E.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_offsets_of_members_that_are_no_consumers_cannot_be_deleted(wire: Wire) -> None:
+    """Kafka: ClassicGroup.validateOffsetDelete."""
+    protocols = [{"Name": "range", "Metadata": b""}]
+    row: Message = {"GroupId": "g", "SessionTimeoutMs": SESSION, "MemberId": "", "ProtocolType": "connect"}
+    member = wire.ask("JoinGroup", 3, **row, Protocols=protocols)["MemberId"]
+    assert DELETED["offset"](wire)["ErrorCode"] == E.NON_EMPTY_GROUP
+    wire.ask("LeaveGroup", 2, GroupId="g", MemberId=member)
+    assert DELETED["offset"](wire)["ErrorCode"] == E.NONE
 
 
 @pytest.mark.parametrize(

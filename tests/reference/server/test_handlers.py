@@ -70,6 +70,29 @@ def test_an_unknown_topic_is_made_when_a_client_asks_for_it(make: Make) -> None:
     assert nobody["ErrorCode"] == E.UNKNOWN_TOPIC_ID
 
 
+def test_clients_are_told_the_versions_that_are_served_and_that_produce_has_a_version_0(wire: Wire) -> None:
+    """Kafka: ApiVersionsResponse (KAFKA-18659)."""
+    told = {row["ApiKey"]: (row["MinVersion"], row["MaxVersion"]) for row in wire.ask("ApiVersions", 3)["ApiKeys"]}
+    served = {served_codec().keys[api]: served_versions(api) for api in (*SERVED, *REFUSED)}
+    assert told == {key: (each[0], each[-1]) for key, each in served.items()} | {0: (0, 13)}
+
+
+def test_a_broker_that_is_gone_is_told_only_to_who_asks_for_fenced_ones_and_no_longer_controls(make: Make) -> None:
+    """Kafka: KafkaApis.handleTopicMetadataRequest, handleDescribeCluster; a random broker is the controller there."""
+    wire = make(3)
+    wire.cluster.crash(1, wire.cluster.now + 1_000)
+
+    def told(api: str, version: int, **row: object) -> tuple[int, list[int]]:
+        answer = wire.ask(api, version, 2, **row)
+        return answer["ControllerId"], [each.get("NodeId", each.get("BrokerId")) for each in answer["Brokers"]]
+
+    assert told("Metadata", 12, Topics=[]) == told("DescribeCluster", 1) == told("DescribeCluster", 2) == (2, [2, 3])
+    fenced = wire.ask("DescribeCluster", 2, 2, IncludeFencedBrokers=True)["Brokers"]
+    assert {each["BrokerId"]: each["IsFenced"] for each in fenced} == {1: True, 2: False, 3: False}
+    wire.wait(1_000)
+    assert told("Metadata", 12, Topics=[])[1] == [1, 2, 3]
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "x" * 250, "ä"])
 def test_a_topic_needs_a_legal_name(wire: Wire, name: str) -> None:
     [row] = wire.ask("CreateTopics", 7, Topics=[{"Name": name, "NumPartitions": 1, "ReplicationFactor": 1}])["Topics"]
@@ -82,6 +105,25 @@ def test_a_name_and_a_number_of_partitions_may_be_as_large_as_their_limit(make: 
     wire = make(settings=Settings(limits=Limits(partitions=10)))  # 8 are those of internal topics
     row = wire.ask("CreateTopics", 7, Topics=[{"Name": "x" * 249, "NumPartitions": 2, "ReplicationFactor": 1}])
     assert row["Topics"][0]["ErrorCode"] == E.NONE
+
+
+def test_a_topic_whose_name_has_a_dot_for_an_underscore_of_another_is_refused(wire: Wire) -> None:
+    """Kafka: Topic.hasCollision; the names of metrics have underscores for both."""
+
+    def create(name: str) -> tuple[int, str]:
+        row = wire.ask("CreateTopics", 7, Topics=[{"Name": name, "NumPartitions": 1, "ReplicationFactor": 1}])
+        return row["Topics"][0]["ErrorCode"], row["Topics"][0]["ErrorMessage"]
+
+    assert create("a.b") == create("c_d") == (E.NONE, None)
+    assert create("a_b") == (E.INVALID_TOPIC_EXCEPTION, "Topic 'a_b' collides with existing topic: a.b")
+
+
+def test_a_topic_that_is_only_checked_is_not_made(wire: Wire) -> None:
+    topic = {"Name": "n", "NumPartitions": 3, "ReplicationFactor": 1}
+    [row] = wire.ask("CreateTopics", 7, Topics=[topic], validateOnly=True)["Topics"]
+    assert (row["ErrorCode"], row["NumPartitions"], row["TopicId"]) == (E.NONE, 3, UUID(int=0))
+    assert {each["Name"]: each["Value"] for each in row["Configs"]}["segment.bytes"] == "1073741824"
+    assert "n" not in wire.cluster.topics
 
 
 @pytest.mark.parametrize("version", [4, 11, 12])
@@ -102,6 +144,15 @@ def test_the_start_of_a_partition_never_goes_back(wire: Wire) -> None:
     for offset in (2, 1):
         rows = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Offset": offset}]}]
         assert wire.ask("DeleteRecords", 2, Topics=rows)["Topics"][0]["Partitions"][0]["LowWatermark"] == 2
+
+
+@pytest.mark.parametrize(("offset", "error", "start"), [(-1, E.NONE, 2), (-2, E.OFFSET_OUT_OF_RANGE, -1)])
+def test_all_records_are_deleted_up_to_the_high_watermark(wire: Wire, offset: int, error: int, start: int) -> None:
+    """Kafka: DeleteRecordsRequest.HIGH_WATERMARK."""
+    wire.produce(count=2)
+    rows = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Offset": offset}]}]
+    [part] = wire.ask("DeleteRecords", 2, Topics=rows)["Topics"][0]["Partitions"]
+    assert (part["ErrorCode"], part["LowWatermark"]) == (error, start)
 
 
 def test_topics_are_made_grown_and_deleted(wire: Wire) -> None:
@@ -167,6 +218,14 @@ def test_a_fetch_that_waits_for_nothing_is_answered_in_the_end(wire: Wire) -> No
     wire.wait(1)
     assert [row["Responses"][0]["Partitions"][0]["Records"] for row in wire.late] == [b""]
     wire.produce()
+    assert len(wire.late) == 1
+
+
+def test_a_fetch_waits_a_minute_at_most_whatever_it_asks_for(wire: Wire) -> None:
+    assert wire.fetch_row(wait=90_000) is None
+    wire.wait(59_999)
+    assert not wire.late
+    wire.wait(1)
     assert len(wire.late) == 1
 
 
@@ -433,6 +492,8 @@ def test_bytes_that_are_no_batch_are_refused(wire: Wire) -> None:
     assert produced(wire, good[:-1] + b"y") == E.CORRUPT_MESSAGE
     assert produced(wire, build_batch([Record()], is_control=True).encode()) == E.INVALID_RECORD
     assert produced(wire, build_batch([Record()], last_offset_delta=3).encode()) == E.INVALID_RECORD
+    two = [Record(), Record(offset_delta=1)]
+    assert produced(wire, build_batch(two, last_offset_delta=0).encode()) == E.INVALID_RECORD
     assert produced(wire, build_batch([Record()], producer_id=1).encode()) == E.INVALID_RECORD
     transactional = build_batch([Record()], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     assert produced(wire, transactional.encode()) == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

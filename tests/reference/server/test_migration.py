@@ -217,6 +217,43 @@ def test_a_member_of_the_classic_protocol_that_does_not_sync_is_removed(wire: Wi
     assert [each["MemberId"] for each in described(wire)] == ["new"]
 
 
+def test_a_member_of_the_classic_protocol_joins_again_once_its_partitions_are_given_up(wire: Wire) -> None:
+    """Kafka: GroupMetadataManager.classicGroupHeartbeatToConsumerGroup."""
+    beat(wire, "new", 0)
+    member = str(join(wire)["MemberId"])
+    assert join(wire, member)["GenerationId"] == 3
+    assert sync(wire, member, 3) == (E.NONE, given())
+    assert classic_beat(wire, member, 3) == E.NONE
+    kept = numbers(beat(wire, "new", 2, {0, 1, 2, 3}))
+    assert classic_beat(wire, member, 3) == E.NONE
+    beat(wire, "new", 2, kept)
+    assert classic_beat(wire, member, 3) == E.REBALANCE_IN_PROGRESS
+    join(wire, member)
+    assert sync(wire, member, 3) == (E.NONE, given(*sorted({0, 1, 2, 3} - kept)))
+    assert classic_beat(wire, member, 3) == E.NONE
+
+
+def test_a_member_of_the_classic_protocol_that_is_silent_is_removed_when_its_session_ends(wire: Wire) -> None:
+    beat(wire, "new", 0)
+    member = str(join(wire)["MemberId"])
+    join(wire, member)
+    for milliseconds, members in ((9_999, ["new", member]), (1, ["new"])):
+        wire.wait(milliseconds)
+        assert [each["MemberId"] for each in described(wire)] == members
+
+
+def test_a_member_of_the_classic_protocol_that_does_not_join_again_in_time_is_removed(wire: Wire) -> None:
+    """Kafka: GroupMetadataManager.scheduleConsumerGroupJoinTimeoutIfAbsent."""
+    member = classic(wire)
+    beat(wire, "new", 0)
+    for milliseconds in (0, 7_500, 7_500, 7_500, 7_499):
+        wire.wait(milliseconds)
+        assert classic_beat(wire, member, 1) == E.REBALANCE_IN_PROGRESS
+        beat(wire, "new", 2, set())
+    wire.wait(1)
+    assert [each["MemberId"] for each in described(wire)] == ["new"]
+
+
 def test_a_heartbeat_of_the_classic_protocol_prolongs_its_members_session(wire: Wire) -> None:
     member = classic(wire)
     beat(wire, "new", 0)
@@ -231,7 +268,7 @@ def test_a_heartbeat_of_the_classic_protocol_prolongs_its_members_session(wire: 
 def test_what_consumers_say_is_read_in_any_version_and_what_is_none_is_not() -> None:
     assert subscription(said([1], 1)) == Subscription(frozenset({"t"}), frozenset({"t-1"}), 1)
     assert subscription(said([], 0)) == Subscription(frozenset({"t"}), frozenset(), 0)
-    for nothing in (b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\0\0"):
+    for nothing in (b"", b"\0", b"\xff\xff" + said([], 3)[2:], b"\0\0\0"):
         assert subscription(nothing) is None
     assert assignment(given(2, 3)) == (frozenset({"t-2", "t-3"}), b"")
     assert assignment(b"") == (frozenset(), b"")

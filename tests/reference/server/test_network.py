@@ -158,10 +158,11 @@ def test_each_logical_broker_has_its_own_port() -> None:
     serve(test, brokers=3)
 
 
-def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest_version() -> None:
+@pytest.mark.parametrize("version", [5, 99, 0x0103, -1])
+def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest_version(version: int) -> None:
     async def test(running: Running) -> None:
         client = await running.connect()
-        client.frame(struct.pack(">hhih", 18, 99, 4, -1))
+        client.frame(struct.pack(">hhih", 18, version, 4, -1))
         data = await client.receive()
         assert data is not None
         correlation, row = CODEC.read_response("ApiVersions", 0, data)
@@ -259,6 +260,22 @@ def test_a_peer_that_reads_nothing_is_not_worked_for() -> None:
     serve(test)
 
 
+def test_no_more_is_read_of_a_peer_whose_request_waits_than_the_next_few_requests() -> None:
+    async def test(running: Running) -> None:
+        client = await running.connect()
+        await client.ask("Metadata", 9, Topics=[{"Name": "t"}])
+        part = {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1000}
+        client.send("Fetch", 12, MaxWaitMs=60_000, MinBytes=1, Topics=[{"Topic": "t", "Partitions": [part]}])
+        for _ in range(64):
+            client.frame(bytes(1 << 20))
+        for _ in range(64):
+            await running.is_served()
+            assert running.server.waiting_bytes < 1 << 20
+        client.writer.transport.abort()
+
+    serve(test)
+
+
 def test_a_peer_that_reads_again_is_given_all_its_answers() -> None:
     async def test(running: Running) -> None:
         client = await running.connect()
@@ -277,7 +294,9 @@ def test_a_peer_that_reads_again_is_given_all_its_answers() -> None:
     serve(test)
 
 
-def test_a_failure_of_the_server_closes_the_connection_that_met_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_the_server_is_logged_and_closes_the_connection_that_met_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def fails(cluster: object, request: object) -> None:
         raise ZeroDivisionError
 
@@ -289,6 +308,8 @@ def test_a_failure_of_the_server_closes_the_connection_that_met_it(monkeypatch: 
 
     monkeypatch.setitem(handlers.HANDLERS, "ListGroups", fails)  # type: ignore[misc]
     serve(test)
+    [record] = [record for record in caplog.records if record.name == "kafka_eos.server"]
+    assert record.getMessage() == "ListGroups version 4 of 127.0.0.1"
 
 
 def test_mutated_requests_leave_the_server_alive(request: pytest.FixtureRequest) -> None:

@@ -1,6 +1,8 @@
 """Batches in memory and in files."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from uuid import UUID
 
@@ -168,6 +170,21 @@ def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(DamagedLog, match=r"no meta\.properties"):
         Directory(tmp_path).cluster_id("c")
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_directory_has_one_process_that_serves_it(tmp_path: Path) -> None:
+    """Kafka: FileLock."""
+    held = Directory(tmp_path)
+    held.cluster_id("c")
+    code = "import sys; from pathlib import Path; from kafka_eos.server.storage import Directory; "
+    code += "Directory(Path(sys.argv[1])).cluster_id('d')"
+
+    def other() -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False)
+
+    assert f"DamagedLog: {tmp_path}: another process serves it" in other().stderr
+    held.close()
+    assert other().returncode == 0
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not list open files")

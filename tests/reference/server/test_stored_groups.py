@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import Record, decode_batch
 from kafka_eos.machines.consumer_group import ConsumerGroup
-from kafka_eos.server.cluster import CONSUMER_OFFSETS, Broker, Cluster
+from kafka_eos.server.cluster import CONSUMER_OFFSETS, Broker, Cluster, Settings
 from kafka_eos.server.consumer_groups import FollowingGroup
-from kafka_eos.server.offset_records import CURRENT, EPOCH, OFFSET, TOPICS, key_bytes, kind_of, value_bytes
+from kafka_eos.server.offset_records import CURRENT, EPOCH, MEMBER, OFFSET, TOPICS, key_bytes, kind_of, value_bytes
 from kafka_eos.server.storage import Directory
 from kafka_eos.server.stored_groups import restored
 from kafka_eos.wire.protocol import Message
@@ -170,6 +170,34 @@ def test_a_group_that_was_deleted_is_gone_after_a_restart(wire: Wire, has_offset
     assert [each["GroupState"] for each in wire.ask("ListGroups", 5)["Groups"]] == ["Empty"]
     wire.ask("DeleteGroups", 2, GroupsNames=["g"])
     assert again(wire).ask("ListGroups", 5)["Groups"] == []
+
+
+def test_all_groups_of_a_partition_are_found_whatever_their_protocol(make: Make, tmp_path: Path) -> None:
+    settings = Settings(internal_partitions=1)
+    wire = make(storage=Directory(tmp_path), settings=settings)
+    wire.topic(partitions=4)
+    for name in ("h", "i"):  # classic ones, of which one comes before "g" and one after it
+        row: Message = {"GroupId": name, "SessionTimeoutMs": 10_000, "MemberId": "", "ProtocolType": "consumer"}
+        row |= {"Protocols": [{"Name": "range", "Metadata": b""}]}
+        member = wire.ask("JoinGroup", 3, **row)["MemberId"]
+        wire.ask("SyncGroup", 3, GroupId=name, GenerationId=1, MemberId=member, Assignments=[])
+        if name == "h":
+            beat(wire, "a", 0)
+    groups = again(wire).ask("ListGroups", 5)["Groups"]
+    assert {(each["GroupId"], each["GroupType"]) for each in groups} == {
+        ("g", "consumer"),
+        ("h", "classic"),
+        ("i", "classic"),
+    }
+
+
+def test_a_group_whose_epoch_is_not_in_its_log_is_in_epoch_0(wire: Wire) -> None:
+    """Kafka: ModernGroup."""
+    beat(wire, "a", 0)
+    records = [record for record in written(wire.cluster) if record.key and kind_of(record.key) == MEMBER]
+    member = {record.key or b"": record.value or b"" for record in records}
+    group = restored(wire.cluster.groups.new("g"), ConsumerGroup, member, wire.cluster.names)
+    assert (group.epoch, group.assigned_epoch, list(group.followers)) == (0, 0, ["a"])
 
 
 def test_an_empty_group_keeps_its_epoch_and_its_offsets(wire: Wire) -> None:

@@ -172,17 +172,37 @@ def test_an_observer_is_told_of_the_answers_to_the_requests_that_it_named(start:
     cluster.fault("drop-answer", api="Produce", nth=1)
     assert client.produce() is None
     assert watching.answers == [("a batch", True), ("a batch", False)]
+    cluster.fault("overtake", api="Produce", nth=1, seconds=0)
+    assert connect(cluster).produce() is None
+    assert waits_for(lambda: len(watching.answers) == 3)
+    assert watching.answers[2] == ("a batch", False)
+
+
+def test_an_observer_is_told_that_an_answer_did_not_outlive_its_broker(start: Start, connect: Connect) -> None:
+    watching = Watching()
+    cluster = start(brokers=2, observer=watching)
+    cluster.fault("kill-broker", api="Produce", seconds=60, when="after")
+    assert connect(cluster).produce() is None
+    assert watching.answers == [("a batch", False)]
 
 
 def test_an_observer_is_told_when_a_killed_broker_comes_back(start: Start) -> None:
     watching = Watching()
     cluster = start(observer=watching)
-    cluster.kill_broker(1, seconds=60)
+    cluster.kill_broker(seconds=60)
     cluster.advance(50)
     own = [("Crash", 1), ("Restart", 1)]
     assert [event for event in watching.events if event in own] == own[:1]
     cluster.advance(10)
     assert [event for event in watching.events if event in own] == own
+
+
+def test_a_killed_broker_is_gone_for_as_long_as_was_said(start: Start) -> None:
+    def killed(server: Server) -> int:
+        server.kill(1, 2.5)
+        return server.cluster.gone[1] - server.cluster.now
+
+    assert start(brokers=2).call(killed) == 2_500
 
 
 # --- fates -----------------------------------------------------------------------------------------------------------

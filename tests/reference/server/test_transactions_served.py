@@ -9,7 +9,7 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import Record, build_batch, decode_batch
-from kafka_eos.formats.transaction_log import TransactionLogKey, decode_value
+from kafka_eos.formats.transaction_log import TransactionLogKey, TransactionLogValue, decode_value
 from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server import transactions
@@ -38,11 +38,18 @@ def test_a_batch_that_comes_again_is_acknowledged_at_its_first_place(wire: Wire)
 def test_without_a_producer_id_a_sequence_means_nothing(make: Make, tmp_path: Path, producer: tuple[int, int]) -> None:
     wire = make(storage=Directory(tmp_path))
     wire.topic()
-    assert [wire.produce(producer=producer, sequence=0) for _ in range(3)] == [(E.NONE, n) for n in range(3)]
+    found = [wire.produce(producer=producer, sequence=sequence) for sequence in (0, 0, -1)]
+    assert found == [(E.NONE, n) for n in range(3)]
     wire.cluster.close()
     again = make(storage=Directory(tmp_path))
     assert again.produce(producer=producer, sequence=7) == (E.NONE, 3)
     assert again.cluster.topics["t"].partitions[0].last_timestamps == {}
+
+
+def test_a_leader_keeps_the_last_entry_of_its_log_in_memory_and_no_other(wire: Wire) -> None:
+    for _ in range(3):
+        wire.produce(count=2)
+        assert len(wire.cluster.topics["t"].partitions[0].state.log.entries) == 1
 
 
 def test_a_producer_needs_a_sequence(wire: Wire) -> None:
@@ -110,7 +117,9 @@ def test_a_transaction_that_takes_too_long_is_aborted(wire: Wire) -> None:
     wire.produce(producer=(who[0], who[1]), sequence=0, transactional_id="x")
     wire.wait(60_000)  # Kafka: start + timeout < now
     assert wire.fetch(committed=True)["LastStableOffset"] == 0
-    wire.wait(Settings().timeout_check_ms)
+    wire.wait(499)  # it is looked for twice a second; Kafka looks every ten seconds
+    assert wire.fetch(committed=True)["LastStableOffset"] == 0
+    wire.wait(1)
     assert wire.fetch(committed=True)["LastStableOffset"] == 2
     assert wire.end((who[0], who[1]))[0] == E.PRODUCER_FENCED
 
@@ -167,6 +176,15 @@ def described(wire: Wire) -> Message:
     return state
 
 
+def last_stored(wire: Wire) -> TransactionLogValue:
+    """The last record of the transactional id "x"."""
+    leader = wire.cluster.state_partition("x")
+    data = leader.store.read(leader.log_end_offset - 1, leader.log_end_offset, 1 << 20, True)
+    value = decode_value(decode_batch(data)[0].records()[0].value)
+    assert value is not None
+    return value
+
+
 def init_with(wire: Wire, timeout: int) -> Message:
     return wire.ask("InitProducerId", 4, TransactionalId="x", TransactionTimeoutMs=timeout)
 
@@ -198,12 +216,33 @@ def test_a_partition_that_a_broker_adds_belongs_to_a_transaction_of_version_2(
         one = {"TransactionalId": "x", "ProducerId": producer_id, "ProducerEpoch": epoch, "VerifyOnly": False}
         row = wire.ask("AddPartitionsToTxn", version, Transactions=[one | {"Topics": topics}])
         assert errors_in(row) == [E.NONE] * 2
-    leader = wire.cluster.state_partition("x")
-    data = leader.store.read(leader.log_end_offset - 1, leader.log_end_offset, 1 << 20, True)
-    value = decode_value(decode_batch(data)[0].records()[0].value)
-    assert value is not None
+    value = last_stored(wire)
     assert value.client_transaction_version == stored
     assert [(each.topic, each.partition_ids) for each in value.transaction_partitions or ()] == [("t", (0,))]
+
+
+@pytest.mark.parametrize("version", [0, 3, 4])
+def test_a_client_that_adds_a_groups_offsets_by_a_request_does_not_follow_version_2(version: int, wire: Wire) -> None:
+    """Kafka: KafkaApis.handleAddOffsetsToTxnRequest."""
+    _, producer_id, epoch = wire.init(version=5)
+    who = {"TransactionalId": "x", "ProducerId": producer_id, "ProducerEpoch": epoch}
+    assert errors_in(wire.ask("AddOffsetsToTxn", version, **who, GroupId="g")) == [E.NONE]
+    assert last_stored(wire).client_transaction_version == 0
+
+
+@pytest.mark.parametrize(("level", "stored"), [(1, 0), (2, 2)])
+def test_a_transaction_that_times_out_is_aborted_in_the_version_of_the_cluster(
+    make: Make, level: int, stored: int
+) -> None:
+    """Kafka: TransactionCoordinator.abortTimedOutTransactions."""
+    wire = make(settings=Settings(transactions=TransactionSettings(version=level)))
+    wire.topic()
+    _, *who = wire.init()
+    wire.add((who[0], who[1]))
+    assert last_stored(wire).client_transaction_version == 0
+    wire.wait(61_000)
+    assert last_stored(wire).client_transaction_version == stored
+    assert (last_stored(wire).producer_epoch, described(wire)["TransactionState"]) == (who[1] + 1, "CompleteAbort")
 
 
 @pytest.mark.parametrize(

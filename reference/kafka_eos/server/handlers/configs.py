@@ -107,7 +107,7 @@ def _entry(config: Config, synonyms: list[Synonym], default: str | None, kind: i
 
 
 def list_config_resources(cluster: Cluster, request: Request) -> Message:
-    """Topics and brokers, the only resources with configurations here; version 0 asks only for clients' metrics.
+    """Topics, brokers and their loggers; version 0 asks only for clients' metrics, of which there are none.
 
     Kafka: KafkaApis.handleListConfigResources
     """
@@ -115,7 +115,9 @@ def list_config_resources(cluster: Cluster, request: Request) -> Message:
     asked = set(request.row["ResourceTypes"]) if request.version >= 1 else {CLIENT_METRICS}
     if not asked <= kinds:
         return {"ErrorCode": ErrorCode.UNSUPPORTED_VERSION, "ConfigResources": []}
-    found = [(BROKER, str(broker.node)) for broker in cluster.brokers] + [(TOPIC, name) for name in cluster.topics]
+    found = [(kind, str(broker.node)) for kind in (BROKER_LOGGER, BROKER) for broker in cluster.brokers] + [
+        (TOPIC, name) for name in cluster.topics
+    ]
     rows = [{"ResourceName": name, "ResourceType": kind} for kind, name in found if kind in (asked or kinds)]
     return {"ErrorCode": ErrorCode.NONE, "ConfigResources": rows}
 

@@ -205,6 +205,7 @@ def _described_follower(cluster: Cluster, group: FollowingGroup, follower: Follo
     return {
         "MemberId": follower.member_id,
         "InstanceId": follower.instance_id,
+        "RackId": follower.rack_id,
         "MemberEpoch": LEAVE_FOR_A_WHILE if follower.is_away else current.epoch,
         "ClientId": follower.client_id,
         "ClientHost": follower.client_host,

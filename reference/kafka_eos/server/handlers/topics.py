@@ -54,13 +54,18 @@ def metadata(cluster: Cluster, request: Request) -> Message:
     return {
         "Brokers": _brokers(cluster, "NodeId"),
         "ClusterId": cluster.cluster_id,
-        "ControllerId": cluster.brokers[0].node,
+        "ControllerId": request.node,  # in Kafka any broker that is there
         "Topics": topics,
     }
 
 
-def _brokers(cluster: Cluster, node: str) -> list[Message]:
-    return [{node: broker.node, "Host": broker.host, "Port": broker.port} for broker in cluster.brokers]
+def _brokers(cluster: Cluster, node: str, with_gone: bool = False) -> list[Message]:
+    """The brokers; those that are gone, which are Kafka's fenced ones, only where they are asked for."""
+    return [
+        {node: broker.node, "Host": broker.host, "Port": broker.port, "IsFenced": broker.node in cluster.gone}
+        for broker in cluster.brokers
+        if with_gone or broker.node not in cluster.gone
+    ]
 
 
 def _asked_topic(cluster: Cluster, row: Message, may_create: bool) -> Message:
@@ -117,12 +122,12 @@ def describe_topic_partitions(cluster: Cluster, request: Request) -> Message:
     return {"Topics": rows, "NextCursor": None}
 
 
-def describe_cluster(cluster: Cluster, request: Request) -> Message:  # noqa: ARG001
+def describe_cluster(cluster: Cluster, request: Request) -> Message:
     """The brokers of the cluster."""
     return {
         "ClusterId": cluster.cluster_id,
-        "ControllerId": cluster.brokers[0].node,
-        "Brokers": _brokers(cluster, "BrokerId"),
+        "ControllerId": request.node,
+        "Brokers": _brokers(cluster, "BrokerId", bool(request.row.get("IncludeFencedBrokers"))),
     }
 
 
