@@ -22,7 +22,7 @@ from kafka_eos_checks.audit.engines.spark import SparkEngine
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput
 from kafka_eos_checks.audit.kernels.logs import fold
 from kafka_eos_checks.audit.kernels.logs.summary import reread_from
-from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log, write_segment
+from kafka_eos_checks.audit.oracle.synthetic import data_batch, faulty_log, write_log, write_segment
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.rules.log import DUPLICATE, SEQUENCE_MASK, STALE_EPOCH, Batch, audit_log
 from kafka_eos_checks.audit.rules.rule_book import READABLE
@@ -323,6 +323,22 @@ def test_a_chunk_that_is_another_when_it_is_read_again_is_not_judged_as_it_is(tm
     os.truncate(split.path, 0)
     with pytest.raises(FileNotFoundError, match="replaced or cut"):
         reread(summary)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [[b""] * 100, [*[b"%d" % number for number in range(98)], b"x" * 70]],
+    ids=["as many batches", "as many bytes"],
+)
+def test_a_chunk_of_another_size_or_number_of_batches_is_another(others: list[bytes], tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", clean(100))
+    [split] = plan(find_logs(tmp_path))
+    [(summary, *_)] = fold.summaries_of(split)
+    batches = [data_batch(each, [value]).encode() for each, value in zip(clean(len(others)), others, strict=True)]
+    write_segment(split.path, batches)
+    assert (len(batches) == summary.batches) != (split.path.stat().st_size == summary.end)
+    with pytest.raises(FileNotFoundError, match="replaced or cut"):
+        reread_from([split])(summary)
 
 
 def test_where_segments_are_deleted_faster_than_they_are_read_a_copy_is_advised(
