@@ -15,6 +15,7 @@ from kafka_eos.formats.log_directory import LogDirectory
 from kafka_eos.formats.message_set import Message, build_message_set
 from kafka_eos.formats.record_batch import CHECKED_FROM
 from kafka_eos.formats.segment import StoredBatch, read_segment
+from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import inputs
 from kafka_eos_checks.audit.audit import of_inputs, run
@@ -355,3 +356,11 @@ def test_where_segments_are_deleted_faster_than_they_are_read_a_copy_is_advised(
     monkeypatch.setattr(inputs, "logs_in", find)
     with pytest.raises(UnusableInput, match=r"\.log is gone, and a file was gone in each of 3 tries.*cp -al"):
         run([tmp_path])
+
+
+def test_a_file_that_is_no_segment_is_not_said_to_be_deleted_by_a_broker(tmp_path: Path) -> None:
+    history, out = tmp_path / "history.jsonl", tmp_path / "nowhere" / "history.edn"
+    write_history(history, [Event(run="r", process="p", action="Send", phase="ok", topic="orders", partition=0)])
+    with pytest.raises(FileNotFoundError) as gone:
+        run([history], as_jepsen=out)
+    assert gone.value.filename == str(out)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafka_eos_checks.audit.segments import strings
@@ -44,6 +44,7 @@ def test_strings_that_share_a_hash_are_told_apart(shared: int, monkeypatch: pyte
 
 
 @given(PIECES)
+@example([b"x" * 600 + b"\xff", b"x" * 600, b"\xff", b"x"])
 def test_ascii_strings_are_told_from_others(pieces: list[bytes]) -> None:
     buffer, start, size = placed(pieces)
     plain = strings.are_ascii(buffer, start, size)
