@@ -15,6 +15,7 @@ from kafka_eos.formats.log_directory import LogDirectory
 from kafka_eos.formats.message_set import Message, build_message_set
 from kafka_eos.formats.record_batch import CHECKED_FROM
 from kafka_eos.formats.segment import StoredBatch, read_segment
+from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import inputs
 from kafka_eos_checks.audit.audit import of_inputs, run
@@ -22,7 +23,7 @@ from kafka_eos_checks.audit.engines.spark import SparkEngine
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput
 from kafka_eos_checks.audit.kernels.logs import fold
 from kafka_eos_checks.audit.kernels.logs.summary import reread_from
-from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log, write_segment
+from kafka_eos_checks.audit.oracle.synthetic import data_batch, faulty_log, write_log, write_segment
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.rules.log import DUPLICATE, SEQUENCE_MASK, STALE_EPOCH, Batch, audit_log
 from kafka_eos_checks.audit.rules.rule_book import READABLE
@@ -325,6 +326,22 @@ def test_a_chunk_that_is_another_when_it_is_read_again_is_not_judged_as_it_is(tm
         reread(summary)
 
 
+@pytest.mark.parametrize(
+    "others",
+    [[b""] * 100, [*[b"%d" % number for number in range(98)], b"x" * 70]],
+    ids=["as many batches", "as many bytes"],
+)
+def test_a_chunk_of_another_size_or_number_of_batches_is_another(others: list[bytes], tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", clean(100))
+    [split] = plan(find_logs(tmp_path))
+    [(summary, *_)] = fold.summaries_of(split)
+    batches = [data_batch(each, [value]).encode() for each, value in zip(clean(len(others)), others, strict=True)]
+    write_segment(split.path, batches)
+    assert (len(batches) == summary.batches) != (split.path.stat().st_size == summary.end)
+    with pytest.raises(FileNotFoundError, match="replaced or cut"):
+        reread_from([split])(summary)
+
+
 def test_where_segments_are_deleted_faster_than_they_are_read_a_copy_is_advised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,3 +356,11 @@ def test_where_segments_are_deleted_faster_than_they_are_read_a_copy_is_advised(
     monkeypatch.setattr(inputs, "logs_in", find)
     with pytest.raises(UnusableInput, match=r"\.log is gone, and a file was gone in each of 3 tries.*cp -al"):
         run([tmp_path])
+
+
+def test_a_file_that_is_no_segment_is_not_said_to_be_deleted_by_a_broker(tmp_path: Path) -> None:
+    history, out = tmp_path / "history.jsonl", tmp_path / "nowhere" / "history.edn"
+    write_history(history, [Event(run="r", process="p", action="Send", phase="ok", topic="orders", partition=0)])
+    with pytest.raises(FileNotFoundError) as gone:
+        run([history], as_jepsen=out)
+    assert gone.value.filename == str(out)

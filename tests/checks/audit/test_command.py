@@ -41,14 +41,15 @@ from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.audit.rules.log import LOG_RULES, Batch, Reason
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
-from kafka_eos_checks.audit.rules.rule_book import rule_of
+from kafka_eos_checks.audit.rules.rule_book import most_urgent_first, rule_of
 from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.weights import seem_large
 from kafka_eos_checks.drawing.page import TLC, environment
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.recording import kept_recording, unpack
-from kafka_eos_checks.kit.verdict import Standing, read_verdicts
+from kafka_eos_checks.kit.terminal import answer_console
+from kafka_eos_checks.kit.verdict import Standing, headline, read_verdicts
 
 from .rules.test_rule_book import RULES
 from .test_moments import NOW, PID, coordinator, data, marker, partition
@@ -89,14 +90,19 @@ def test_a_violation_exits_with_1_and_says_where_it_is(tmp_path: Path, capsys: p
 
 
 def test_the_terminal_shows_what_is_urgent_first_and_json_keeps_the_order_of_the_rules(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     illegal, torn = "illegal coordinator transition", "torn transaction"
     assert cli.main(["audit", "example:operator-mistakes", "--json", str(tmp_path / "v.json")]) == 1
     shown = capsys.readouterr().out
     assert shown.index(torn) < shown.index(illegal)
-    names = [verdict.name for verdict in read_verdicts(tmp_path / "v.json")]
+    verdicts = read_verdicts(tmp_path / "v.json")
+    names = [verdict.name for verdict in verdicts]
     assert names.index(illegal) < names.index(torn)
+    monkeypatch.setattr(answer_console, "_width", 60)
+    assert cli.main(["audit", "example:operator-mistakes"]) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == headline(most_urgent_first(verdicts)), "in one line, however narrow the terminal"
 
 
 def test_a_corrupt_region_exits_with_1_and_an_unfinished_tail_does_not(tmp_path: Path) -> None:

@@ -661,6 +661,9 @@ def named(folder: Path, **ids: str) -> None:
         (folder / f"orders-{number[1:]}" / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic}\n")
 
 
+STATES = (("EMPTY", 0), ("ONGOING", 10), ("PREPARE_COMMIT", 20), ("COMPLETE_COMMIT", 30))
+
+
 def torn_and_unjudged(folder: Path) -> tuple[list[int | None], int]:
     """The marker epochs of torn transactions of orders-1, and how many may be of a topic that was made again."""
     audit = run([folder], one_moment=True, oracle=1.0)
@@ -669,6 +672,18 @@ def torn_and_unjudged(folder: Path) -> tuple[list[int | None], int]:
     assert set(judged.unjudged_for) <= {"made-again"}
     assert {(each.rule, each.partition) for each in audit.findings} <= {(TORN, 1)}
     return [each.producer_epoch for each in audit.findings], judged.unknown
+
+
+def test_a_marker_of_epoch_0_shows_that_a_log_is_older_than_what_the_next_instance_decided(tmp_path: Path) -> None:
+    states = [(state, epoch, NOW + 40 * epoch + at) for epoch in (0, 1) for state, at in STATES]
+    coordinator(tmp_path, *states, partitions=(0, 1), version=1)
+    batches: list[RecordBatch] = []
+    for epoch in (0, 1):
+        batches += [data(2 * epoch, NOW + 40 * epoch + 12, epoch=epoch)]
+        batches += [marker(2 * epoch + 1, NOW + 40 * epoch + 25, ControlType.COMMIT, epoch=epoch)]
+    partition(tmp_path, *batches)
+    partition(tmp_path, *batches[:2], name="orders-1")
+    assert torn_and_unjudged(tmp_path) == ([1], 0)
 
 
 @pytest.mark.parametrize("version", [1, 2])

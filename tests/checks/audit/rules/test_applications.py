@@ -291,7 +291,8 @@ def test_a_generation_is_fenced_only_if_the_next_had_begun_when_the_request_was_
 ) -> None:
     figures: dict[str, int | float | str] = {"checked": 0, "unknown": 0}
     events = [generation(*step, order=order) for order, step in enumerate(steps)]
-    assert len(list(judge_generations(events, figures))) == found
+    findings = list(judge_generations(events, figures))
+    assert [(each.topic, each.partition) for each in findings] == [(INPUTS, 0)] * found
     assert figures["unknown"] == unknown
 
 

@@ -211,6 +211,7 @@ def test_a_timeout_of_the_transaction_is_a_cause() -> None:
     assert found([*GRANTED, timeout(None, "u"), FENCED]) == [(REFUSED, None)], "of another transactional.id"
     assert found([*GRANTED, FENCED, timeout(7)]) == [(REFUSED, None)], "a cause comes before its effect"
     assert found([*GRANTED, timeout(7), *next_epoch]) == [(REFUSED, None)], "of an earlier epoch"
+    assert found([*GRANTED, *next_epoch[:2], timeout(7), next_epoch[2]]) == []
 
 
 def test_a_refusal_is_unknown_if_the_history_does_not_show_the_grant_or_a_marker_has_a_higher_epoch(
@@ -219,6 +220,13 @@ def test_a_refusal_is_unknown_if_the_history_does_not_show_the_grant_or_a_marker
     assert unknown([FENCED], REFUSED) == 1
     log = log_of(tmp_path, [values(0, b"a", transactional=True), ended(1, ControlType.ABORT, epoch=1)])
     assert unknown([*GRANTED, FENCED], REFUSED, [log]) == 1
+
+
+def test_a_transaction_whose_end_was_refused_is_still_open_and_may_have_timed_out() -> None:
+    begun = [*GRANTED, produce("invoke", 0), produce("ok", 0)]
+    refused = replace(end("fail", 0), error=int(ErrorCode.CONCURRENT_TRANSACTIONS))
+    assert unknown([*begun, end("invoke", 0), refused, FENCED], REFUSED) == 1
+    assert found([*begun, end("invoke", 0), end("ok", 0), FENCED]) == [(REFUSED, None)]
 
 
 def coordinator_log(folder: Path, epoch: int, lasted_ms: int) -> PartitionLog:

@@ -72,6 +72,8 @@ def test_an_offset_of_a_committed_transaction_that_does_not_count_is_missing(tmp
     assert found([*sent(3), *ended(True), *sent(5), *ended(True)], log) == [("and does not count", None)]
     assert unknown([*sent(3), *ended(True), *sent(5, "fail"), *ended(True)], log) == 0, "it was not stored"
     assert unknown([*sent(3), *ended(True), *sent(5), *ended(True, "info")], log) == 0, "nobody was told"
+    first = log_of(tmp_path / "first", 3, COMMIT)
+    assert found([*sent(3), *sent(5), *ended(True)], first) == [("and does not count", None)], "only the first one does"
 
 
 def test_an_offset_that_counts_and_was_never_sent_is_found_at_its_record(tmp_path: Path) -> None:

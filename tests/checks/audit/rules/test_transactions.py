@@ -56,6 +56,7 @@ from kafka_eos_checks.audit.rules.transactions import (
     TRANSACTION_RULES,
     Coordinators,
     Judged,
+    begins_with_zero,
     fate_of,
     fenced,
     read_transactions,
@@ -235,6 +236,7 @@ def test_without_a_coordinators_log_only_the_epochs_of_version_2_show_a_torn_tra
     between = "an epoch between that may have had a transaction"
     cases: dict[str, tuple[list[Step], list[Step], list[str]]] = {
         "torn": ([("data", 0), (COMMIT, 1)], [("data", 0), (ABORT, 1)], [TORN]),
+        "torn at an even epoch": ([("data", 1), (COMMIT, 2)], [("data", 1), (ABORT, 2)], [TORN]),
         "before version 2": ([("data", 0), (COMMIT, 0)], [("data", 0), (ABORT, 0)], []),
         "without data": ([("data", 0), (COMMIT, 1)], [(ABORT, 1)], []),
         "two transactions": ([("data", 0), (COMMIT, 1)], [("data", 1), (ABORT, 2)], []),
@@ -572,6 +574,25 @@ def test_data_that_are_open_when_data_of_a_later_epoch_come_hang(tmp_path: Path)
 def test_data_of_a_producer_that_no_given_coordinator_names_are_unknown(tmp_path: Path) -> None:
     coordinator(tmp_path, ("EMPTY", 0), version=2)
     partition(tmp_path, 0, ("data", 0), pid=8)
+    assert found(tmp_path) == []
+    assert figures(tmp_path)[HANGING].figures == {"transactions": 1, "open": 1, "unknown": 1}
+
+
+def test_a_producer_id_above_all_of_hundreds_that_the_coordinators_name_is_of_nobody(tmp_path: Path) -> None:
+    value = TransactionLogValue(
+        producer_id=0, producer_epoch=0, transaction_timeout_ms=60_000, transaction_status=TransactionState.EMPTY,
+        transaction_partitions=None, transaction_last_update_timestamp_ms=NOW, transaction_start_timestamp_ms=-1,
+    )  # fmt: skip
+    states = [
+        Record(
+            key=TransactionLogKey(transactional_id=f"t{pid}").encode(),
+            value=replace(value, producer_id=pid).encode(),
+            offset_delta=pid,
+        )
+        for pid in range(300)
+    ]
+    write_segment(tmp_path / f"{TOPIC}-0" / f"{0:020d}.log", [build_batch(states, base_offset=0).encode()])
+    partition(tmp_path, 0, ("data", 0), pid=300)
     assert found(tmp_path) == []
     assert figures(tmp_path)[HANGING].figures == {"transactions": 1, "open": 1, "unknown": 1}
 
@@ -1250,3 +1271,14 @@ def test_in_a_compacted_log_a_decision_that_was_given_up_contradicts_no_marker(t
 def test_each_marker_of_a_coordinator_that_was_replaced_is_found(tmp_path: Path) -> None:
     marked(*(step for epoch in (3, 1, 2) for step in ((None, 0, 0), (COMMIT, 0, epoch))), place=tmp_path)
     assert found(tmp_path) == [(OLD_COORDINATOR, 0, 3), (OLD_COORDINATOR, 0, 5)]
+
+
+@pytest.mark.parametrize(
+    ("start", "segments", "begins"),
+    [(0, [0], True), (0, [], True), (3, [0], False), (None, [0, 9], True), (None, [9], False), (None, [], False)],
+)
+def test_a_log_begins_with_offset_0_if_its_first_batch_does_or_without_any_its_first_segment(
+    start: int | None, segments: list[int], begins: bool
+) -> None:
+    names = tuple(f"{each:020d}.log" for each in segments)
+    assert begins_with_zero(PartitionLog("", "orders", 0, "orders-0", names), start) == begins

@@ -111,6 +111,9 @@ def test_a_batch_that_claims_another_number_of_records_than_it_has_is_reported(
     encoded = [good.encode()]
     for claimed in claims:
         encoded += [with_payload(good, good.payload, claimed), good.encode()]
+    values = [Record(offset_delta=i, value=b"v" * 60) for i in range(3)]
+    large = build_batch(values, last_offset_delta=(1 << 31) - 2)
+    encoded.append(with_payload(large, large.payload, 6))  # no batch follows where its other records should be
     positions = write_segment(tmp_path / SEGMENT, encoded)
     [block] = read_blocks(tmp_path / SEGMENT)
     decoded = records.decode_block(block)

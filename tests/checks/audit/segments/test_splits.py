@@ -8,7 +8,7 @@ import pytest
 
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
 from kafka_eos_checks.audit.plan import stages
-from kafka_eos_checks.audit.segments.splits import find_logs, plan, ranges_of, tasks
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan, ranges_of, tasks
 
 
 def only_segment(folder: Path) -> Path:
@@ -78,3 +78,9 @@ def test_tasks_hold_every_split_once_and_not_much_more_than_asked_for(tmp_path: 
     assert [split for task in grouped for split in task] == splits
     assert 1 < len(grouped) < len(splits)
     assert all(len(task) == 1 or sum(split.size for split in task) <= 10_000 for task in grouped)
+
+
+def test_a_log_ends_where_its_last_segment_begins_if_retention_left_no_batch_in_it() -> None:
+    log = PartitionLog("", "orders", 0, "orders-0", (f"{0:020d}.log", f"{100:020d}.log"))
+    assert (log.end_after(40), log.end_after(140)) == (100, 140)
+    assert PartitionLog("", "orders", 0, "orders-0", ()).end_after(0) == 0

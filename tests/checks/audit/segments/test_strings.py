@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafka_eos_checks.audit.segments import strings
@@ -44,9 +44,17 @@ def test_strings_that_share_a_hash_are_told_apart(shared: int, monkeypatch: pyte
 
 
 @given(PIECES)
+@example([b"x" * 600 + b"\xff", b"x" * 600, b"\xff", b"x"])
 def test_ascii_strings_are_told_from_others(pieces: list[bytes]) -> None:
     buffer, start, size = placed(pieces)
     plain = strings.are_ascii(buffer, start, size)
     assert plain.tolist() == [piece.isascii() for piece in pieces]
     assert strings.texts(buffer, start[plain], size[plain]) == [piece.decode() for piece in pieces if piece.isascii()]
     assert strings.strings(buffer, start, size) == pieces
+
+
+def test_a_string_of_any_length_has_one_hash_wherever_it_is() -> None:
+    pieces = [b"", b"a", b"b", b"abcdefghi", b"x" * strings.LONG, b"x" * 257, b"x" * 600, b"y" * 600]
+    found = strings.hashes(*placed(pieces)).tolist()
+    assert strings.hashes(*placed([b"before", *pieces[::-1]])).tolist()[:0:-1] == found
+    assert len(set(found)) == len(pieces)

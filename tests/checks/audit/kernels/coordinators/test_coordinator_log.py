@@ -207,11 +207,12 @@ def test_steps_between_any_two_states_are_told_as_the_rule_does() -> None:
         )
 
     def last_step() -> tuple[TransactionLogValue | None, TransactionLogValue | None]:
-        """The end of a transaction whose producer id has no epoch left."""
+        """The end of a transaction whose producer id has no epoch left, or one."""
         before, after = some_state(), some_state()
         if before is None or after is None:
             return before, after
-        used_up = replace(before, transaction_status=TransactionState.PREPARE_ABORT, producer_epoch=LAST_EPOCH)
+        epoch = rng.choice((EXHAUSTED_FROM, LAST_EPOCH, LAST_EPOCH))
+        used_up = replace(before, transaction_status=TransactionState.PREPARE_ABORT, producer_epoch=epoch)
         ended = replace(after, transaction_status=TransactionState.COMPLETE_ABORT, producer_epoch=0)
         return used_up, replace(ended, transaction_partitions=(), client_transaction_version=2)
 
