@@ -1,0 +1,17 @@
+"""The memory of how transactions ended."""
+
+import pytest
+
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos_checks.watch.endings import Endings
+
+from .conftest import PLACE
+
+
+def test_as_many_ends_are_kept_in_a_round_as_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_eos_checks.watch.endings.MOST_ENDS", 8)
+    endings, kept = Endings(), []
+    for epoch in range(1, 10):
+        endings.add(7, epoch, ControlType.COMMIT, PLACE, epoch)
+        kept.append((len(endings.ends[7]), endings.forgotten))
+    assert kept == [*((count, False) for count in range(1, 9)), (3, True)]
