@@ -114,7 +114,8 @@ class Written:
 
         if node in self.gone:
             raise Unreachable("nobody there")
-        return {} if timestamp in self.untold else {place: offset(self.logs[place]) for place in places}
+        told = [place for place in places if timestamp not in self.untold and place not in self.errors]
+        return {place: offset(self.logs[place]) for place in told}
 
     def fetch(self, node: int, positions: dict[Place, int], wait_ms: int) -> dict[Place, Fetched]:
         self.waits.append(wait_ms)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 import sys
 import threading
 import time
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 
 from kafka_eos.errors import ErrorCode
+from kafka_eos.wire.protocol import MalformedMessage
 from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.cli import main
+from kafka_eos_checks.conform.wire import Unsupported
 from kafka_eos_checks.watch import cluster, command
 from kafka_eos_checks.watch.cluster import ClusterFailed, Topics
 from kafka_eos_checks.watch.command import follow, print_json, print_report
@@ -221,6 +224,24 @@ def test_a_checkpoint_of_another_cluster_or_without_a_state_ends_a_look_with_2(
     (tmp_path / CHECKPOINT).write_text(json.dumps(json.loads(kept) | {"state": {}}))
     assert main(call) == 2
     assert "is no checkpoint" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [ClusterFailed("too old"), Unsupported("too old"), MalformedMessage(0, "too old")])
+def test_a_cluster_that_cannot_be_asked_ends_the_call_with_2_and_gives_signals_back(
+    error: Exception,
+    written: Written,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails() -> Topics:
+        raise error
+
+    monkeypatch.setattr(written, "topics", fails)
+    monkeypatch.setattr(cluster, "Cluster", lambda *_: written)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert main(["watch", "--bootstrap", "localhost:9092", "--once"]) == 2
+    assert "too old" in capsys.readouterr().err
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_without_a_broker_to_ask_the_call_cannot_be_used(capsys: pytest.CaptureFixture[str]) -> None:

@@ -223,13 +223,32 @@ def test_what_cannot_be_read_at_the_high_watermark_is_passed_over_by_one_offset(
     records = build_batch([Record(value=b"v")], base_offset=5, producer_id=PID).encode()
     state = PartitionState(topic="orders", partition=0, position=position, high_watermark=position)
     assert [report.rule for report in state.take(records, NOW).reports] == [CORRUPT]
-    assert state.position == position + 1
+    assert (state.position, state.drained) == (position + 1, True)
 
 
 def test_a_state_of_an_earlier_version_has_looked_through_no_producers() -> None:
     row = PartitionState(topic="orders", partition=0).to_json()
     old = {name: value for name, value in row.items() if name not in {"looked_through_ms", "idle", "leader_epoch"}}
     assert partition_from_json(old).to_json() == row
+
+
+def test_a_time_stamp_of_this_moment_is_one_and_offsets_that_go_back_have_none() -> None:
+    stamped = [
+        build_batch(
+            [Record(value=b"v")],
+            base_offset=offset,
+            base_timestamp=NOW,
+            producer_id=pid,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        ).encode()
+        for offset, pid in ((5, 1), (3, 2))
+    ]
+    for records, clock in ((stamped[0], Clock.PRODUCER), (b"".join(stamped), Clock.WATCHER)):
+        state = PartitionState(topic="orders", partition=0, high_watermark=6)
+        state.take(records, NOW)
+        assert state.open[1].since == Since(ms=NOW, clock=clock)
 
 
 def test_a_large_batch_that_is_cut_off_is_not_corrupt() -> None:
@@ -376,16 +395,27 @@ def test_broker_0_leads_coordinators_partitions_like_any_other(written: Written)
     assert found(written.watcher()) == [(HANGING, 0)]
 
 
-def test_a_coordinator_that_knows_the_transaction_is_asked_once_and_otherwise_all_are_asked_twice(
+def test_a_transaction_whose_epoch_the_coordinator_raises_before_it_aborts_does_not_hang(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    written.known = {PID: ongoing(epoch=EPOCH + 1)}  # Kafka writes that it aborts, and sends no marker before
+    watcher = written.watcher()
+    assert watcher.poll(NOW) == []
+    written.known = {PID: ongoing(epoch=EPOCH + 1, state="PrepareAbort")}
+    assert found(watcher) == []
+
+
+def test_a_coordinator_without_the_partition_is_asked_once_and_otherwise_all_are_asked_twice(
     written: Written,
 ) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
-    for known, times in (({PID: ongoing(partitions=frozenset())}, 1), ({}, 2)):
+    for known, times in (({PID: ongoing(partitions=frozenset())}, 1), ({PID: ongoing(epoch=EPOCH + 1)}, 2), ({}, 2)):
         written.known, written.asked = known, 0
-        watcher = written.watcher()
-        while not watcher.poll(NOW):
+        watcher = written.watcher(lag_after_ms=0)
+        while not (reports := watcher.poll(NOW)):
             before = written.asked
+        assert [report.rule for report in reports] == [HANGING]
         assert before == times
 
 
@@ -445,8 +475,21 @@ def test_the_coordinator_is_not_asked_about_young_transactions(written: Written)
     log.stable = log.data(PID, EPOCH, 0)
     watcher = written.watcher(hanging_after_ms=10_000)
     assert found(watcher) == []
+    assert found(watcher, at=NOW - 1) == [], "the clock was set back"
     assert written.asked == 0
     assert found(watcher, at=NOW + 10_000) == [(HANGING, 0)]
+
+
+def test_the_coordinators_are_asked_every_so_many_milliseconds(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    written.known = {PID: ongoing()}
+    watcher = written.watcher(check_ms=2_000)
+    asked = []
+    for ms in (0, 1, 1_999, 2_000, 4_001):
+        watcher.poll(NOW + ms)
+        asked.append(written.asked)
+    assert asked == [1, 1, 1, 2, 3]
 
 
 def test_a_transaction_that_a_broker_calls_old_is_no_suspect_before_it_was_seen_for_long_enough(
@@ -490,13 +533,17 @@ def test_the_producer_that_holds_back_the_last_stable_offset_is_reported_once_by
     written.known = {PID: ongoing(), 8: ongoing(name="y", producer_id=8, epoch=0)}
     watcher = written.watcher(lag_after_ms=60_000)
     assert found(watcher, at=NOW + 59_999) == []
-    [report] = looks(watcher, at=NOW + 60_000)
+    [report] = looks(watcher, at=NOW + 60_999)
     assert (report.rule, report.offset, report.producer_id) == (LAGS, 0, PID)
     said = "2 offsets up to 2 are held back for 60 s by 'x' Ongoing with producer 7 epoch 3, timeout 60000 ms"
     assert report.evidence == said
     log.marker(PID, EPOCH)
     log.stable = 1
-    assert found(watcher, at=NOW + 120_000) == [(RESOLVED, 0), (LAGS, 1)], "the next one holds it now"
+    over, following = looks(watcher, at=NOW + 120_000)
+    assert [(each.rule, each.offset) for each in (over, following)] == [(RESOLVED, 0), (LAGS, 1)], (
+        "the next one holds it"
+    )
+    assert following.evidence.startswith("2 offsets up to 3 are held back for 120 s by 'y' Ongoing")
 
 
 def test_readers_that_wait_for_a_hanging_transaction_are_no_second_report(written: Written) -> None:
@@ -1115,8 +1162,9 @@ def test_a_leader_that_tells_only_one_end_of_its_log_is_asked_again(untold: int,
     assert found(watcher) == []
     log.batches, log.end, written.untold = log.batches[:3], 3, {untold}
     assert found(watcher) == []
+    assert set(watcher.unread) == {PLACE}
     written.untold.clear()
-    assert found(watcher) == [(CUT, 3)]
+    assert found(watcher, at=NOW + FIRST_MS) == [(CUT, 3)]
 
 
 def test_an_unreadable_partition_is_reported_and_the_others_are_read(written: Written) -> None:
@@ -1127,19 +1175,25 @@ def test_an_unreadable_partition_is_reported_and_the_others_are_read(written: Wr
     told: list[str] = []
     watcher = written.watcher(told)
     assert found(watcher) == [("duplicate", 1)]
-    assert told == ["orders-0 is not read: KAFKA_STORAGE_ERROR; asked again in 1 s"]
+    assert told == ["orders-0 is not read: the leader tells no offset; asked again in 1 s"]
     assert watcher.drained
     assert set(watcher.unread) == {PLACE}
     written.errors.clear()
     written.logs[PLACE].stable = written.logs[PLACE].data(PID, EPOCH, 0)
     assert found(watcher, at=NOW + FIRST_MS) == [(HANGING, 0)]
-    assert told[1:] == ["orders-0 is read again, after 1 s"]
+    written.errors[PLACE] = ErrorCode.KAFKA_STORAGE_ERROR
+    watcher.poll(NOW + FIRST_MS)
+    assert told[1:] == [
+        "orders-0 is read again, after 1 s",
+        "orders-0 is not read: KAFKA_STORAGE_ERROR; asked again in 1 s",
+    ]
 
 
 def test_partitions_that_wait_for_different_times_are_told_of_with_their_own(written: Written) -> None:
     written.logs |= {("orders", 1): Log(), ("payments", 0): Log()}
     told: list[str] = []
     watcher = written.watcher(told)
+    watcher.poll(NOW)
     written.errors = dict.fromkeys([PLACE, ("orders", 1)], ErrorCode.KAFKA_STORAGE_ERROR)
     watcher.poll(NOW)
     written.errors["payments", 0] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -1196,13 +1250,16 @@ def test_a_broker_that_does_not_answer_keeps_no_other_one_from_being_read(writte
     assert is_read(0, NOW), "it did not answer when the watcher began"
     written.gone.clear()
     assert is_read(1, NOW + FIRST_MS)
+    assert written.waits[-2:] == [WAIT_MS // 2] * 2, "one after the other"
     written.gone = {2}
     assert is_read(2, NOW + 2 * FIRST_MS)
     assert set(watcher.unread) == {PLACE}
     assert is_read(3, NOW + 2 * FIRST_MS), "it is not asked yet"
 
 
-def test_topics_and_leaders_are_looked_up_every_ten_seconds(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_and_leaders_are_looked_up_every_ten_seconds_and_after_each_wait(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lookups: list[int] = []
 
     def topics() -> Topics:
@@ -1211,9 +1268,13 @@ def test_topics_and_leaders_are_looked_up_every_ten_seconds(written: Written, mo
 
     monkeypatch.setattr(written, "topics", topics)
     watcher = written.watcher()
-    for ms in (0, 1, 9_999, 10_000, 10_001, 20_500, 30_000):
+    for ms in (0, 1, 9_999, 10_000, 10_001, 20_500):
         watcher.poll(NOW + ms)
     assert lookups == [0, 10_000, 20_500]
+    written.errors[PLACE] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for ms in (21_000, 21_001, 21_999, 22_000):
+        watcher.poll(NOW + ms)
+    assert lookups[3:] == [22_000], "another broker may lead what is asked for again"
 
 
 def test_an_unreachable_broker_is_asked_less_and_less_often_with_a_message_each_time(written: Written) -> None:
