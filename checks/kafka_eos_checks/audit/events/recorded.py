@@ -65,8 +65,14 @@ REQUESTING = np.dtype(
 )
 """A request, or a declaration of an application."""
 WITHIN, ENDED = 1, 2  # it neither gives nor fences an epoch, and was not refused; it ended a transaction
-EPOCH = np.dtype([("pid", "i8"), ("client", "u8"), ("epoch", "i8"), ("order", "i8"), ("at", "i8")])
-"""The requests of a client with a producer id and epoch (-1 without one): the least order and the least place."""
+EPOCH = np.dtype(
+    [
+        *(("pid", "i8"), ("client", "u8"), ("epoch", "i8")),  # the epoch is -1 without one
+        *(("order", "i8"), ("at", "i8")),  # the least ones
+        *(("asked", "i8"), ("asked_at", "i8")),  # the same, of an epoch that was given those of its first request
+    ]
+)
+"""The requests of a client with a producer id and epoch."""
 REFUSAL = np.dtype([("pid", "i8"), ("epoch", "i8"), ("order", "i8"), ("at", "i8"), ("of_epoch", "?")])
 """A producer is refused for good: because of its epoch, or for another reason."""
 OFFSET_STEP = np.dtype(
@@ -375,6 +381,7 @@ FORM = np.dtype(
         ("kind", "u1"),
         ("isolation", "u1"),  # COMMITTED, UNCOMMITTED, 0
         ("ends", "u1"),  # 1 for a request to end a transaction, 2 for its answer
+        ("gives", "u1"),  # 1 for a request of an epoch, 2 if it was given
         ("named", "u1"),  # OF_TOPIC, OF_GROUP, 0
         ("use", "u1"),  # column ``use`` of a request
         ("declares", "?"),
@@ -420,6 +427,7 @@ class _Forms(dict[tuple[Any, ...], int]):
         elif action in COMMITTING and phase == "invoke":
             use = COMMIT
         ends, step, named = 0, NO_STEP, 0
+        gives = {"invoke": 1, "ok": 2}.get(phase, 0) if action == "InitProducerId" else 0
         if action == "EndTxn":
             ends = 1 if phase == "invoke" else 2
             step = {"invoke": ENDS_IT, "ok": COMMITTED_IT}.get(phase, NO_STEP)
@@ -430,7 +438,7 @@ class _Forms(dict[tuple[Any, ...], int]):
         within = WITHIN if action not in FENCING and phase != "fail" else 0
         ended = ENDED if action in ENDING and phase == "ok" else 0
         hashed, flags = 0 if topic is None else text_hash(topic), _ISOLATIONS.get(isolation, 0)
-        self.rows.append((hashed, place, kind, flags, ends, named, within | ended, action in DECLARATIONS))
+        self.rows.append((hashed, place, kind, flags, ends, gives, named, within | ended, action in DECLARATIONS))
         may = {_JOINS: kind != OTHER, _STEPS: step != NO_STEP, _FAILS: phase == "fail"}
         may[_COUNTS] = (action, phase) in GENERATION_STEPS
         self.marks.append(use | sum(bit for bit, is_so in may.items() if is_so))
@@ -701,7 +709,7 @@ class _Columns:
             facts,
             rows[rows["what"] != OTHER],
             requesting[~asks["declares"]],
-            self._epochs(requesting),
+            self._epochs(requesting, asks["gives"]),
             self._refusals(requesting),
             self._offset_steps(requesting, by_group, asks),
             requesting[asks["declares"]],
@@ -722,7 +730,7 @@ class _Columns:
             action, _, topic, _, _ = forms[pair // len(groups)]
             self.facts.asked.add(action, topic, groups[pair % len(groups)])
 
-    def _epochs(self, requests: Rows) -> Rows:
+    def _epochs(self, requests: Rows, gives: NDArray[np.uint8]) -> Rows:
         """The producer ids and epochs in requests, and those that answers to ``EndTxn`` give."""
         given, next_pid, next_epoch = _transposed(self.following, 3)
         own = np.flatnonzero(requests["pid"] >= 0)
@@ -730,13 +738,15 @@ class _Columns:
         found = np.zeros(len(of), EPOCH)
         for name in ("order", "at", "client"):
             found[name] = requests[name][of]
+        asked = _first_asked(requests, gives)[of]
+        found["asked"], found["asked_at"] = requests["order"][asked], requests["at"][asked]
         found["pid"] = np.concatenate([requests["pid"][own], self._integers(next_pid)])
         found["epoch"] = np.maximum(np.concatenate([requests["epoch"][own], self._integers(next_epoch)]), -1)
         found = found[np.lexsort((found["epoch"], found["client"], found["pid"]))]
         named = found[["pid", "client", "epoch"]]
         first = np.flatnonzero(np.append(True, named[1:] != named[:-1])[: len(of)])
         least: Rows = found[first]
-        for name in ("order", "at") if len(of) else ():
+        for name in ("order", "at", "asked", "asked_at") if len(of) else ():
             least[name] = np.minimum.reduceat(found[name], first)
         return least
 
@@ -789,6 +799,26 @@ class _Columns:
 def _span(at: Ints, order: Ints) -> tuple[int, int, int, bool]:
     """The first place of some events, their least and greatest order, and whether the order rises."""
     return int(at.min()), int(order.min()), int(order.max()), bool((order[1:] >= order[:-1]).all())
+
+
+def _first_asked(requests: Rows, gives: NDArray[np.uint8]) -> Ints:
+    """For an epoch that was given, the client's first request for one since it was given the one before, shape (n,).
+
+    For any other request it is its own row, and for all if they are not in order where they are.
+
+    Args:
+        requests: the requests, dtype :data:`REQUESTING`.
+        gives: 1 for a request of an epoch, 2 if it was given, 0 for any other.
+    """
+    asked = np.arange(len(requests))
+    own = np.flatnonzero(gives)
+    if not len(own) or (requests["order"][1:] < requests["order"][:-1]).any():
+        return asked
+    own = own[np.argsort(requests["client"][own], kind="stable")]
+    client, is_given = requests["client"][own], gives[own] == 2
+    begins = np.append(True, (client[1:] != client[:-1]) | is_given[:-1])
+    asked[own[is_given]] = own[np.flatnonzero(begins)[np.cumsum(begins) - 1][is_given]]
+    return asked
 
 
 def _again(pid: Ints, epoch: Ints, ends: NDArray[np.uint8]) -> NDArray[np.bool_]:

@@ -621,15 +621,14 @@ def producer_bucket(
     counted = counted[np.isin(counted["log"], logs)]
     for name, own in by_run.items():
         run, decided = runs[name]
-        refusals = own[REFUSAL]
+        refusals, known = own[REFUSAL], {"ordered": run.ordered, "straight": run.straight}
         refused_ones = Proved(np.unique(refusals["pid"]))  # a test may have made up any of them
         if not run.made_up:
-            refused_ones = prove_refusals(own[EPOCH], refusals, ordered=run.ordered)
+            refused_ones = prove_refusals(own[EPOCH], refusals, **known)
         groups = np.array([text_hash(group) for group in run.sending], np.uint64)
         of_run = counted[np.isin(counted["group"], groups)]
         offsets = Proved(np.zeros(0, np.int64))
         if run.sending:
-            known = {"ordered": run.ordered, "straight": run.straight}
             offsets = prove_offsets(own[OFFSET_STEP], of_run, decided=decided, **known)
         for rule, proved in ((REFUSED, refused_ones), (NOT_AS_SENT, offsets)):
             yield Row(FIGURES, bucket, {rule: {"checked": proved.checked, "unknown": proved.unknown}})

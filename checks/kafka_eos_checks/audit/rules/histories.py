@@ -24,11 +24,11 @@ The audit proves by columns that most of a history agrees with the logs
     an error (``detail.fault`` is ``error``) was not handled by the server, so neither it nor its answer counts:
 
     - INVALID_PRODUCER_EPOCH or PRODUCER_FENCED in the answer to a request of (producer id, epoch) that nobody fenced.
-      Nobody did if no event up to the answer, in the history's order, has a higher epoch for that producer id, and no
-      ``InitProducerId`` for the same transactional id was invoked since the one that gave (producer id, epoch), and
-      no ``TimeOut`` of its transaction came since: the coordinator raises the epoch when a transaction times out. An
-      answer to ``EndTxn`` may also give the next epoch (KIP-890; ``next_producer_id`` and ``next_producer_epoch`` in
-      the event's detail).
+      Nobody did if no event up to the answer, in the history's order, has a higher epoch for that producer id or is
+      the ``InitProducerId`` that is given one later, and no ``InitProducerId`` for the same transactional id was
+      invoked since the one that gave (producer id, epoch), and no ``TimeOut`` of its transaction came since: the
+      coordinator raises the epoch when a transaction times out. An answer to ``EndTxn`` may also give the next epoch
+      (KIP-890; ``next_producer_id`` and ``next_producer_epoch`` in the event's detail).
       *Unknown*: the history does not show who gave the epoch; an ``EndTxn`` of the producer is not answered yet; or the
       log has an ABORT marker of a higher epoch, or no log is given and a transaction has begun. In the last two cases
       the coordinator may have fenced the producer when its transaction timed out; a history without ``TimeOut`` cannot
@@ -322,9 +322,10 @@ def refused(
         only: the producer ids to judge; None for all.
     """
     sequences: dict[tuple[Place, int, int], _Sequences] = defaultdict(_Sequences)
-    fencing = _Fencing(deadlines or Deadlines())
-    for event in _handled(run):
-        fencing.follow(event)
+    handled = list(_handled(run))
+    fencing, given = _Fencing(deadlines or Deadlines()), _given(handled)
+    for number, event in enumerate(handled):
+        fencing.follow(event, given.get(number))
         pid, epoch, place = event.producer_id, event.producer_epoch, place_of(event)
         if pid is None or epoch is None or pid < 0 or epoch < 0 or (only is not None and pid not in only):
             continue
@@ -365,6 +366,25 @@ def _handled(run: Iterable[Event]) -> Iterator[Event]:
             yield event
 
 
+def _given(events: Sequence[Event]) -> dict[int, tuple[int, int]]:
+    """The producer ids and epochs that were given to clients, by the number of the event that asked for them.
+
+    A client may ask several times before it is given one (CONCURRENT_TRANSACTIONS, lost answers). The first request
+    counts, because the coordinator may have fenced the former epoch with it.
+    """
+    asking: dict[str, int] = {}
+    found: dict[int, tuple[int, int]] = {}
+    for number, event in enumerate(events):
+        if event.action != "InitProducerId":
+            continue
+        client = event.process if event.transactional_id is None else event.transactional_id
+        if event.phase == "invoke":
+            asking.setdefault(client, number)
+        elif event.phase == "ok" and event.producer_id is not None and event.producer_epoch is not None:
+            found[asking.pop(client, number)] = event.producer_id, event.producer_epoch
+    return found
+
+
 UNKNOWN = "unknown"
 _BEGIN = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffsetCommit"})
 
@@ -376,6 +396,7 @@ class _Fencing:
     Attributes:
         deadlines: the decisions that the coordinators' logs show.
         highest: by producer id, the highest epoch in any event.
+        asked: by producer id, the highest epoch that was given to a request so far, or will be.
         requests: by transactional id, how many ``InitProducerId`` were invoked.
         asking: by process and transactional id, the number of its last request among these.
         grants: by producer id and epoch, the transactional id and the number of the request that gave them.
@@ -389,6 +410,7 @@ class _Fencing:
 
     deadlines: Deadlines
     highest: dict[int, int] = field(default_factory=dict)
+    asked: dict[int, int] = field(default_factory=dict)
     requests: Counter[str | None] = field(default_factory=Counter)
     asking: dict[tuple[str, str | None], int] = field(default_factory=dict)
     grants: dict[tuple[int, int], tuple[str | None, int]] = field(default_factory=dict)
@@ -399,8 +421,11 @@ class _Fencing:
     open: set[tuple[int, int]] = field(default_factory=set)
     holders: dict[str | None, int] = field(default_factory=dict)
 
-    def follow(self, event: Event) -> None:
-        """Follow one event."""
+    def follow(self, event: Event, given: tuple[int, int] | None = None) -> None:
+        """Follow one event; ``given``: the producer id and epoch that it asks for, if it is given some."""
+        if given is not None:
+            of, least = given
+            self.asked[of] = max(least, self.asked.get(of, least))
         name, pid, epoch = event.transactional_id, event.producer_id, event.producer_epoch
         if event.action == "InitProducerId" and event.phase == "invoke":
             self.requests[name] += 1
@@ -464,7 +489,7 @@ class _Fencing:
             epoch: the epoch of the producer.
             highest_abort: the highest epoch of the producer id's ABORT markers; None if no log is given.
         """
-        if self.highest[pid] > epoch:
+        if max(self.highest[pid], self.asked.get(pid, epoch)) > epoch:
             return ""
         if (pid, epoch) not in self.grants or (pid, epoch) in self.ending:
             return UNKNOWN

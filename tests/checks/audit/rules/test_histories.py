@@ -190,6 +190,16 @@ def test_a_higher_epoch_or_another_request_for_the_transactional_id_is_a_cause()
     assert found([*GRANTED, FENCED, init("invoke")]) == [(REFUSED, None)], "a cause comes before its effect"
 
 
+def test_a_request_that_is_given_a_higher_epoch_later_is_a_cause_whoever_gave_the_former_one() -> None:
+    later, busy = init("ok", 7, 1), replace(init("fail"), error=int(ErrorCode.CONCURRENT_TRANSACTIONS))
+    assert unknown([FENCED, init("invoke"), later], REFUSED) == 1, "the cause comes before its effect"
+    assert unknown([init("invoke"), FENCED, later], REFUSED) == 0
+    assert unknown([init("invoke"), busy, FENCED, init("invoke"), later], REFUSED) == 0
+    assert unknown([init("invoke"), init("ok", 6, 0), FENCED, init("invoke"), later], REFUSED) == 1
+    assert unknown([init("invoke"), FENCED, init("ok", 8, 1)], REFUSED) == 1, "of another producer id"
+    assert unknown([init("invoke", transactional_id="u"), FENCED, init("invoke"), later], REFUSED) == 1
+
+
 def test_a_timeout_of_the_transaction_is_a_cause() -> None:
     def timeout(pid: int | None, transactional_id: str = "t") -> Event:
         return event("TimeOut", "ok", producer_id=pid, transactional_id=transactional_id)

@@ -48,18 +48,19 @@ class Proved(NamedTuple):
     unknown: int = 0
 
 
-def prove_refusals(epochs: Rows, refusals: Rows, *, ordered: bool) -> Proved:
-    """Find the refusals that came after a request with a higher epoch of the same producer id.
+def prove_refusals(epochs: Rows, refusals: Rows, *, ordered: bool, straight: bool = True) -> Proved:
+    """Find the refusals that came after a request with a higher epoch of the same producer id, or for one.
 
     Args:
         epochs: the epochs of some producer ids, dtype :data:`recorded.EPOCH`.
         refusals: all their refusals, dtype :data:`recorded.REFUSAL`.
         ordered: whether the run has an order; otherwise places decide.
+        straight: whether the events are in order where they are. Only then the request for an epoch is known.
     """
     is_refusal = np.repeat([False, True], [len(epochs), len(refusals)])
-    pid, epoch, when = (
-        np.concatenate([epochs[name], refusals[name]]) for name in ("pid", "epoch", "order" if ordered else "at")
-    )
+    pid, epoch = (np.concatenate([epochs[name], refusals[name]]) for name in ("pid", "epoch"))
+    time, asked = ("order", "asked") if ordered else ("at", "asked_at")
+    when = np.concatenate([epochs[asked if straight else time], refusals[time]])
     order = np.lexsort((~is_refusal, when, pid))  # at the same time the refusal comes first, and is not explained
     producer, rank = _numbered(pid[order]), _numbered(epoch)[order]
     floor = producer * (len(pid) + 1)

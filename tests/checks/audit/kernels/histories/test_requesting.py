@@ -232,6 +232,12 @@ def refusals_of(rng: random.Random, faults: float) -> list[Event]:
         detail: dict[str, Any] = {"request": len(events)} if rng.random() < 0.7 else {}
         if action == "InitProducerId":
             events.append(Event(run="r", action=action, phase="invoke", **named))
+            if rng.random() < 0.3:
+                error = int(ErrorCode.CONCURRENT_TRANSACTIONS)
+                events.append(Event(run="r", action=action, phase="fail", error=error, **named))
+                events.append(Event(run="r", action=action, phase="invoke", **named))
+            if rng.random() < 0.5:
+                events.append(event("p0", "Produce", "fail", pid, epochs[pid], **FENCED))
             epochs[pid] += 1
             who["producer_epoch"] = epochs[pid]
         elif action == "TimeOut":
@@ -267,7 +273,8 @@ def test_what_is_proved_about_refusals_is_what_the_readable_rule_finds(faults: f
         in_order = sorted(events, key=lambda event: event.order or 0) if ordered else events
         whole: Figures = {}
         expected = list(refused(in_order, {}, whole))
-        proved = prove_refusals(own.epochs, own.refusals, ordered=ordered)
+        straight = not ordered or in_order == events
+        proved = prove_refusals(own.epochs, own.refusals, ordered=ordered, straight=straight)
         clients = set(Crowds.of(proved.suspects, links_of(own.epochs)).clients.tolist())
         asked = [
             event
@@ -307,6 +314,29 @@ def test_a_higher_epoch_at_the_same_time_explains_nothing() -> None:
     for order, suspects in ((4, []), (5, [7]), (6, [7])):
         own = columns([event("q", "Produce", "invoke", 7, 1, order=order), refusal])
         assert prove_refusals(own.epochs, own.refusals, ordered=True).suspects.tolist() == suspects
+
+
+def test_a_refusal_while_a_higher_epoch_is_asked_for_has_a_cause() -> None:
+    """A coordinator fences the former epoch with the first request, even if it answers CONCURRENT_TRANSACTIONS."""
+    ask, busy = event("q", "InitProducerId", "invoke"), event("q", "InitProducerId", "fail", error=51)
+    refusal = event("p", "Produce", "fail", 7, 0, **FENCED)
+    given, before = event("q", "InitProducerId", "ok", 7, 1), event("q", "InitProducerId", "ok", 6, 0)
+    another = event("r", "InitProducerId", "invoke")
+    for events, suspects in (
+        ([ask, busy, refusal, ask, given], []),
+        ([refusal, ask, given], [7]),
+        ([ask, before, refusal, ask, given], [7]),
+        ([another, refusal, ask, given], [7]),
+        ([ask, refusal, busy], [7]),
+    ):
+        ordered = [replace(each, order=order) for order, each in enumerate(events)]
+        for own, known in ((columns(ordered), True), (columns(events), False)):
+            assert prove_refusals(own.epochs, own.refusals, ordered=known).suspects.tolist() == suspects
+        mixed = columns([*ordered[1:], ordered[0]])
+        assert prove_refusals(mixed.epochs, mixed.refusals, ordered=True).suspects.tolist() == [7], "not in order"
+        own = columns(ordered)
+        found = prove_refusals(own.epochs, own.refusals, ordered=True, straight=False)
+        assert found.suspects.tolist() == [7], "other events of the run may not be in order"
 
 
 def test_who_gave_an_id_is_found_over_the_id_before_it() -> None:
