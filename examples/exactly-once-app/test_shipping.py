@@ -36,8 +36,10 @@ def order_of(record) -> bytes:
     return record.value.removeprefix(b"shipped ")
 
 
-def check(broker, *, everything: bool = True) -> None:
-    broker.assert_exactly_once(inputs=ORDERS, outputs=SHIPMENTS, group=GROUP, identity=order_of, everything=everything)
+def check(broker, *, everything: bool = True):
+    return broker.assert_exactly_once(
+        inputs=ORDERS, outputs=SHIPMENTS, group=GROUP, identity=order_of, everything=everything
+    )
 
 
 def refuse_a_batch(broker) -> None:
@@ -63,7 +65,9 @@ def test_every_order_is_shipped_once_whatever_happens(kafka_eos_broker) -> None:
     ]
     run(broker, Shipping, quiet=2)
     assert [fault.fired for fault in faults] == [1, 1, 1]
-    check(broker)
+    met = check(broker)
+    assert met.aborted, "the application has to go back to the committed offsets"
+    assert met.refused["MESSAGE_TOO_LARGE"]
 
 
 def test_forgotten_offsets_are_found(kafka_eos_broker) -> None:

@@ -41,7 +41,7 @@ from kafka_eos_checks.audit.rules.rule_book import Place, rule_of
 from kafka_eos_checks.audit.segments.contents import read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.testing.history import HistoryFile
-from kafka_eos_checks.testing.observations import Observed, Problem, shared_ids
+from kafka_eos_checks.testing.observations import Met, Observed, Problem, shared_ids
 
 HISTORY, DATA = RECORDED, "data"
 SHOWN_FINDINGS = 5  # of a rule
@@ -297,10 +297,12 @@ class Examined(NamedTuple):
     Attributes:
         failure: the findings of the audit, and where it has drawn the requests that led up to them; "" for none.
         warnings: what is dangerous although no input may have been lost or processed twice.
+        met: the situations that the application met; None if no application was judged.
     """
 
     failure: str
     warnings: tuple[str, ...] = ()
+    met: Met | None = None
 
 
 def examine(folder: Path, cluster: Cluster, application: Application | None, history: HistoryFile) -> Examined:
@@ -341,7 +343,7 @@ def examine(folder: Path, cluster: Cluster, application: Application | None, his
         if not any(verdict.figures["checked"] for verdict in result.verdicts if verdict.name in INPUT_RULES):
             where = ", ".join(application.inputs)
             return Examined(f"no input in {where} is committed and not deleted: nothing was tested")
-        return Examined(_not_judged(result), warnings)
+        return Examined(_not_judged(result), warnings, observed.met())
     note = [] if known.groups else [f"no group has joined or committed an offset; is {application.group!r} its name?"]
     return Examined(_failure(folder, result.findings, events, observed, problems, note), warnings)
 

@@ -19,6 +19,7 @@ from kafka_eos_checks.testing.history import HistoryFile
 
 if TYPE_CHECKING:
     from kafka_eos_checks.testing.exactly_once import Identity, OutputsPerInput
+    from kafka_eos_checks.testing.observations import Met
 
 HISTORY, DATA = "history.jsonl", "data"
 VERSIONS = (0, 1, 2)  # of transaction.version
@@ -44,6 +45,9 @@ class InProcessBroker(ServedCluster):
         faults: a plan of faults; None for none.
         seed: the seed of its chances.
 
+    Attributes:
+        met: of each passed assertion about an application, the situations that this met.
+
     Raises:
         ValueError: there is no such transaction version, or no broker at all, or the folder has files of another
             broker, which may still run: its history would be lost, and its logs judged without it.
@@ -65,6 +69,7 @@ class InProcessBroker(ServedCluster):
             raise ValueError(f"brokers={brokers!r}; give 1 or more")
         self.folder = folder
         self.seed = seed
+        self.met: list[Met] = []
         folder.mkdir(parents=True, exist_ok=True)
         for former in (folder / HISTORY, folder / DATA):
             if former.exists():
@@ -137,7 +142,7 @@ class InProcessBroker(ServedCluster):
         identity: "Identity | None" = None,
         everything: bool = True,
         outputs_per_input: "OutputsPerInput | None" = None,
-    ) -> None:
+    ) -> "Met | None":
         """Audit what was written; with inputs, outputs and a group also whether each input took effect once.
 
         Args:
@@ -152,6 +157,10 @@ class InProcessBroker(ServedCluster):
                 for an input; without it, an input of which one of several outputs is missing is not found.
 
         The question is written into the history, so that ``kafka-eos audit`` of the folder judges the same.
+
+        Returns:
+            The situations that the application met (aborts, refusals, rebalances), so that a test can ask that its run
+            met what it is about; None without an application.
 
         Raises:
             NotExactlyOnce: something was found. The message says what it means and what to do, and names a diagram of
@@ -191,3 +200,5 @@ class InProcessBroker(ServedCluster):
             raise NotExactlyOnce("\n".join([found.failure, *(f"warning:  {each}" for each in found.warnings), *faults]))
         for each in found.warnings:
             warnings.warn(each, ExactlyOnceWarning, stacklevel=2)
+        self.met += [found.met] if found.met is not None else []
+        return found.met

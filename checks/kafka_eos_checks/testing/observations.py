@@ -16,7 +16,7 @@ A *problem* fails the test like a finding of the audit. A *warning* is told alth
     An input has another number of outputs than the test says.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -93,6 +93,37 @@ class OpenTransaction:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Met:
+    """The situations that an application met in a test: a mistake shows only in a run that meets what it is about.
+
+    Attributes:
+        inputs: the committed inputs that were judged.
+        committed: the transactions that the application committed.
+        aborted: the transactions that it aborted itself.
+        started: how many times a producer of it was given a producer id and epoch.
+        most_partitions: the most partitions of inputs whose offsets one transaction committed.
+        generations: the generations of its group that sent requests; a rebalance begins another one.
+        refused: by error, how many requests of its producers and group were answered with it.
+    """
+
+    inputs: int
+    committed: int
+    aborted: int
+    started: int
+    most_partitions: int
+    generations: int
+    refused: Counter[str]
+
+    def __str__(self) -> str:
+        refused = ", ".join(f"{name} {count}" for name, count in self.refused.items())
+        return (
+            f"{self.inputs} input(s), {self.committed} transaction(s) committed and {self.aborted} aborted, "
+            f"offsets of at most {self.most_partitions} partition(s) in one, {self.started} start(s) of producers, "
+            f"{self.generations} generation(s) of the group, refused: {refused or 'nothing'}"
+        )
+
+
 @dataclass(kw_only=True)
 class Observed:
     """The facts about an application on its broker.
@@ -147,6 +178,25 @@ class Observed:
     def requests(self) -> Requests:
         """The transactions as the requests show them."""
         return read_requests(self.events)
+
+    def met(self) -> Met:
+        """The situations that the application met."""
+        name = self.application.group
+        own = [each for each in self.events if each.group == name or each.transactional_id in self._own_ids]
+        ended = [each.detail.get("committed") for each in own if (each.action, each.phase) == ("EndTxn", "ok")]
+        partitions: dict[Attempt, set[Place]] = defaultdict(set)
+        for ((group, place), _), attempts in self.requests.commits.items():
+            for attempt in attempts if group == name else ():
+                partitions[attempt].add(place)
+        return Met(
+            inputs=len(self.identified.inputs),
+            committed=ended.count(True),
+            aborted=ended.count(False),
+            started=sum((each.action, each.phase) == ("InitProducerId", "ok") for each in own),
+            most_partitions=max(map(len, partitions.values()), default=0),
+            generations=len({each.generation for each in own if each.generation is not None and each.generation >= 0}),
+            refused=Counter(ErrorCode(each.error).name for each in own if each.error),
+        )
 
     # --- problems ----------------------------------------------------------------------------------------------------
 

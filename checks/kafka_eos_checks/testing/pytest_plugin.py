@@ -12,6 +12,8 @@ A marker sets the broker up: ``@pytest.mark.kafka_eos(brokers=3, transaction_ver
 
 A fault that never fires is a warning, ``FaultNeverFired``, in pytest's summary: the test did not test what it plans.
 ``filterwarnings = ["error::kafka_eos_checks.testing.pytest_plugin.FaultNeverFired"]`` makes it an error.
+
+``pytest -rP`` shows the situations that the application met in each passed test.
 """
 
 import warnings
@@ -63,5 +65,7 @@ def kafka_eos_broker(
         raise pytest.UsageError(f"marker {MARKER}: no option {unknown[0]}; there are {'=, '.join(OPTIONS)}=")
     with InProcessBroker(tmp_path_factory.mktemp("kafka-eos"), **options) as broker:
         yield broker
+    for met in broker.met:
+        request.node.add_report_section("teardown", "kafka-eos", f"{met}\n")
     for tally in broker.faults.never_fired():
         warnings.warn(f"a planned fault never happened: {tally.in_words()}", FaultNeverFired, stacklevel=1)

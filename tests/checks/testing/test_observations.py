@@ -2,6 +2,7 @@
 
 import re
 import traceback
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from kafka_eos_checks.testing.in_process_broker import (
     InProcessBroker,
     NotExactlyOnce,
 )
-from kafka_eos_checks.testing.observations import Observed, shared_ids
+from kafka_eos_checks.testing.observations import Met, Observed, shared_ids
 
 from .test_in_process_broker import EXACTLY_ONCE, Application, copy_all, found
 
@@ -680,3 +681,57 @@ def test_a_transaction_of_which_the_group_could_refuse_any_commit_is_no_warning(
         application=asked, identified=exactly_once.Identified(), events=events, data=tmp_path, open=[], has_members=True
     )
     assert len(list(observed.warnings())) == told
+
+
+# --- what a run met ---------------------------------------------------------------------------------------------------
+
+
+def test_a_test_can_ask_what_its_application_met(broker: InProcessBroker, app: Application) -> None:
+    """Another application on the same broker is not counted."""
+    broker.create_topic("more")
+    app.produce("more", "d", transactional=False)
+    app.copy("a", 0)
+    app.copy("b", 1, commit=False)
+    broker.fault("error", api="Produce", topic="out", error="MESSAGE_TOO_LARGE", at_most=1)
+    with pytest.raises(AssertionError, match="10 == 0"):
+        app.produce("out", "b")
+    app.end(commit=False)
+    again = Application(broker)
+    again.produce("out", "b", "c", "d")
+    again.send_offset(3)
+    again.send_offset(1, topic="more")
+    again.end()
+    broker.create_topic("elsewhere")
+    other = Application(broker, name="other")
+    other.produce("elsewhere", "x")
+    other.end(commit=False)
+    met = broker.assert_exactly_once(**EXACTLY_ONCE | {"inputs": ["in", "more"]})
+    assert met == Met(
+        inputs=4,
+        committed=2,
+        aborted=2,
+        started=2,
+        most_partitions=2,
+        generations=0,
+        refused=Counter({"MESSAGE_TOO_LARGE": 1}),
+    )
+    assert str(met) == (
+        "4 input(s), 2 transaction(s) committed and 2 aborted, offsets of at most 2 partition(s) in one, "
+        "2 start(s) of producers, 0 generation(s) of the group, refused: MESSAGE_TOO_LARGE 1"
+    )
+    assert broker.met == [met]
+    assert broker.assert_exactly_once() is None, "no application"
+    assert broker.met == [met]
+
+
+def test_each_generation_of_the_group_is_met(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    quiet = broker.assert_exactly_once(**EXACTLY_ONCE)
+    for _ in range(2):
+        row = {"GroupId": "g", "ProtocolType": "consumer", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 100}
+        app.ask("JoinGroup", 3, MemberId="", Protocols=[{"Name": "range", "Metadata": b""}], **row)
+    with pytest.warns(ExactlyOnceWarning, match="without the generation"):
+        joined = broker.assert_exactly_once(**EXACTLY_ONCE)
+    assert quiet is not None
+    assert joined == replace(quiet, generations=2)
+    assert str(quiet).endswith("refused: nothing")

@@ -211,3 +211,19 @@ def test_the_example_passes_and_finds_its_mistakes(tmp_path: Path) -> None:
         command, cwd=EXAMPLE, env=environment, capture_output=True, text=True, timeout=240, check=False
     )
     assert re.search(r"^7 passed", done.stdout, re.MULTILINE), done.stdout + done.stderr
+
+
+def test_what_the_application_met_is_shown_of_a_passed_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from collections import Counter
+
+        from kafka_eos_checks.testing.observations import Met
+
+        def test_passes(kafka_eos_broker):
+            kafka_eos_broker.met.append(
+                Met(inputs=3, committed=1, aborted=2, started=1, most_partitions=1, generations=1, refused=Counter())
+            )
+    """)
+    said = "*3 input(s), 1 transaction(s) committed and 2 aborted,*"
+    run(pytester, "-rP").stdout.fnmatch_lines(["*kafka-eos teardown*", said])
+    run(pytester).stdout.no_fnmatch_line(said)
