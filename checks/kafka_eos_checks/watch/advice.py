@@ -11,7 +11,7 @@ from kafka_eos.formats.transaction_log import TOPIC as TRANSACTION_TOPIC
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LEADER_BACK, ORDER, OUTSIDE, STALE_EPOCH
 from kafka_eos_checks.audit.rules.transactions import TORN
 from kafka_eos_checks.watch.cluster import Transaction
-from kafka_eos_checks.watch.reports import Ends, Report, shell_word
+from kafka_eos_checks.watch.reports import Ends, Report, shell_word, transaction_of
 from kafka_eos_checks.watch.state import CORRUPT, CUT
 
 _IN_THE_LOG = "The command shows which producers have written to the partition last; `kafka-transactions … list` names "
@@ -103,8 +103,7 @@ def hangs(report: Report, transaction: Transaction | None, start_offset: int, to
         start_offset: the transaction's first offset, as the partition's leader has it.
         tools: how Kafka's tools are called.
     """
-    epoch = report.producer_epoch
-    decided = "" if transaction is None or epoch is None else transaction.decision_about(epoch)
+    decided = "" if transaction is None else transaction.decision_about(transaction_of(report).epoch)
     command = tools.abort(report.topic, report.partition, start_offset)
     if decided == "committed":
         words = "Do not abort it before its records are kept: it is committed, and an abort takes them away from "

@@ -244,7 +244,8 @@ class Cluster:
             answer = self._ask(node, "DescribeProducers", {"Topics": topics})
         except Unsupported:  # KIP-664: brokers before 2.8 do not tell
             return None
-        [part] = answer["Topics"][0]["Partitions"]
+        [topic] = answer["Topics"]
+        [part] = topic["Partitions"]
         if part["ErrorCode"] != ErrorCode.NONE:
             return None
         return {

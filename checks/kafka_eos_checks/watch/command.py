@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kafka_eos_checks.watch.watcher import CHECK_MS, AnotherCluster, Options, Watcher  # noqa: PLC0415
 
     def tell(line: str) -> None:
-        print(f"kafka-eos watch: {line}", file=sys.stderr, flush=True)
+        print(f"kafka-eos watch: {line}", file=sys.stderr)
 
     hanging_after = arguments.hanging_after
     if hanging_after is None:

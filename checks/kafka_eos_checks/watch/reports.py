@@ -222,7 +222,7 @@ def _ends(row: Row) -> str:
 
 def shell_word(text: str) -> str:
     r"""Text as one word of a shell; what cannot be printed is written as bash does it (``$'\x1b'``)."""
-    if visible(text) == text and text.isprintable():
+    if text.isprintable():
         return shlex.quote(text)
     escaped = "".join(
         character if character.isprintable() and character not in "'\\" else _escape(character) for character in text

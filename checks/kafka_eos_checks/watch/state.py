@@ -326,11 +326,10 @@ def _stamps(headers: Headers, now_ms: int) -> Stamps:
 
 
 def _is_cut_off(records: bytes, position: int) -> bool:
-    """Whether the rest of the bytes may be the beginning of a batch."""
+    """Whether the rest of the bytes, which has no whole batch, may be the beginning of one."""
     if len(records) - position < LOG_OVERHEAD_BYTES:
         return True
-    length = int.from_bytes(records[position + 8 : position + 12], "big", signed=True)
-    return length >= SMALLEST_LENGTH and position + LOG_OVERHEAD_BYTES + length > len(records)
+    return int.from_bytes(records[position + 8 : position + 12], "big", signed=True) >= SMALLEST_LENGTH
 
 
 def partition_from_json(row: dict[str, Any]) -> PartitionState:

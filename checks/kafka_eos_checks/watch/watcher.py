@@ -5,7 +5,9 @@ without waiting for the longest timeout that a transaction may have: data are op
 says that it will not end them; then the partition is read again up to its end, and they are still open. A coordinator
 writes all markers before it says that a transaction is complete, and knows of a partition before data are written to
 it, so a normal transaction never looks like this. While a coordinator moves, none may know of its transactions: where
-no coordinator tells of a producer they are asked twice, and not at all while one of them is without a leader.
+no coordinator tells of a producer they are asked twice, and not at all while one of them is without a leader. They are
+also asked twice where the coordinator has the partition at another epoch: before it aborts a transaction that timed out
+or is fenced, it raises the epoch, and writes that it aborts only then.
 
 The *last stable offset lags* if a transaction holds it back for longer than the watcher was told to accept: readers of
 committed data see nothing after it, whoever wrote it. A transaction that was reported to hang is not reported again for
@@ -22,7 +24,7 @@ is after it. What cannot be read is asked for again after a wait that doubles up
 broker whose answers one waits for in vain, because meanwhile no other is read.
 
 KIP:   KIP-664, KIP-890
-Kafka: TransactionsCommand.FindHangingTransactionsCommand
+Kafka: TransactionsCommand.FindHangingTransactionsCommand; TransactionCoordinator.endTransaction (isEpochFence)
 """
 
 import time
@@ -67,6 +69,7 @@ REFRESH_MS = 10_000  # between looks for new topics and leaders
 CHECK_MS = 2_000  # between questions to the coordinators
 MOST_NAMES = 10_000  # of transactional ids that are remembered
 NAMED = 3  # partitions in a line about many
+_UNTOLD = "the leader tells no offset"
 
 Tell = Callable[[str], None]
 
@@ -285,7 +288,11 @@ class Watcher:
             except FAILURES as error:
                 self._failed[str(error)] += own
                 continue
-            for (topic, number), offset in offsets.items():
+            for topic, number in own:
+                offset = offsets.get((topic, number))
+                if offset is None:
+                    self._failed[_UNTOLD].append((topic, number))
+                    continue
                 self.partitions[topic, number] = PartitionState(
                     topic=topic, partition=number, topic_id=topics.ids[topic], position=offset
                 )
@@ -320,6 +327,7 @@ class Watcher:
             self._failed[str(error)].append(place)
             return
         if first is None or last is None:
+            self._failed[_UNTOLD].append(place)
             return
         if state.position < first:
             gone = f"offsets {state.position} to {first - 1}"
@@ -410,7 +418,7 @@ class Watcher:
             if why:
                 before = self._suspects.get((place, pid))  # of this transaction: see `_hanging`
                 answers = 1 + (before.answers if before is not None else 0)
-                needed = 2 if transaction is None else 1
+                needed = 2 if transaction is None or place in transaction.partitions else 1
                 self._suspects[place, pid] = _Suspect(opened, transaction, why, answers, needed)
                 if answers <= needed:
                     continue  # the next look reports that it hangs, and what it blocks

@@ -33,6 +33,7 @@ class Log:
     start: int = 0
     end: int = 0
     stable: int | None = None
+    watermark: int | None = None  # the high watermark, if that is not the end
 
     def append(self, batch: Batch) -> int:
         self.batches.append((batch.base_offset, stored(batch).encode()))
@@ -64,7 +65,7 @@ class Log:
 
 @dataclass
 class Written:
-    """A fake of a cluster of one broker.
+    """A fake of a cluster.
 
     Attributes:
         logs: the logs, by partition.
@@ -72,12 +73,12 @@ class Written:
         asked: the number of requests to them.
         batches_a_fetch: the number of batches in an answer.
         errors: the error that answers for a partition instead.
-        unled: the partitions without a leader.
+        leaders: the leaders of some partitions, -1 for none; the others have one leader.
         unsure: the topics of which nothing can be told at the moment.
-        gone: whether the broker does not answer.
+        gone: the brokers that do not answer.
         untold: the timestamps to which the leader finds no offset.
         waits: the time that each request for data may wait for more, in milliseconds.
-        leader: the leader of all partitions.
+        leader: the leader of the partitions without one of their own.
         started: producer id -> start of its transaction by the leader; None takes it from the log.
     """
 
@@ -88,9 +89,9 @@ class Written:
     topic_id: str = "id"
     cluster_id: str = "cluster"
     errors: dict[Place, ErrorCode] = field(default_factory=dict)
-    unled: set[Place] = field(default_factory=set)
+    leaders: dict[Place, int] = field(default_factory=dict)
     unsure: set[str] = field(default_factory=set)
-    gone: bool = False
+    gone: set[int] = field(default_factory=set)
     untold: set[int] = field(default_factory=set)
     waits: list[int] = field(default_factory=list)
     leader: int = 1
@@ -100,24 +101,25 @@ class Written:
         known = [place for place in self.logs if place[0] not in self.unsure]
         return Topics(
             cluster_id=self.cluster_id,
-            leaders={place: -1 if place in self.unled else self.leader for place in known},
+            leaders={place: self.leaders.get(place, self.leader) for place in known},
             ids={topic: self.topic_id for topic, _ in known},
             unsure=frozenset(self.unsure),
         )
 
-    def offsets(self, node: int, places: list[Place], timestamp: int, isolation: int) -> dict[Place, int]:  # noqa: ARG002
+    def offsets(self, node: int, places: list[Place], timestamp: int, isolation: int) -> dict[Place, int]:
         def offset(log: Log) -> int:
             if timestamp == -2:
                 return log.start
             return log.stable if isolation == READ_COMMITTED and log.stable is not None else log.end
 
-        if self.gone:
+        if node in self.gone:
             raise Unreachable("nobody there")
-        return {} if timestamp in self.untold else {place: offset(self.logs[place]) for place in places}
+        told = [place for place in places if timestamp not in self.untold and place not in self.errors]
+        return {place: offset(self.logs[place]) for place in told}
 
-    def fetch(self, node: int, positions: dict[Place, int], wait_ms: int) -> dict[Place, Fetched]:  # noqa: ARG002
+    def fetch(self, node: int, positions: dict[Place, int], wait_ms: int) -> dict[Place, Fetched]:
         self.waits.append(wait_ms)
-        if self.gone:
+        if node in self.gone:
             raise Unreachable("nobody there")
         return {place: self._fetch(place, position) for place, position in positions.items()}
 
@@ -131,7 +133,7 @@ class Written:
         stable = log.end if log.stable is None else log.stable
         return Fetched(
             error=error,
-            high_watermark=log.end,
+            high_watermark=log.end if log.watermark is None else log.watermark,
             last_stable_offset=stable,
             records=b"".join(rest[: self.batches_a_fetch()]),
         )

@@ -7,8 +7,16 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos_checks.conform.security import Security
-from kafka_eos_checks.conform.wire import Address, ConnectionClosed, NoAnswer, Unsupported
-from kafka_eos_checks.watch.cluster import Cluster, Transaction
+from kafka_eos_checks.conform.wire import Address, ConnectionClosed, NoAnswer, Unreachable, Unsupported
+from kafka_eos_checks.watch.cluster import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Cluster,
+    ClusterFailed,
+    Transaction,
+)
 
 BROKER = {"NodeId": 1, "Host": "127.0.0.1", "Port": 9092}
 DESCRIBED = {
@@ -32,9 +40,11 @@ class Answers:
         self.answers = answers
         self.failures: list[NoAnswer] = []
         self.asked: dict[str, Any] = {}
+        self.unreachable: set[int] = set()  # ports
 
     def connect(self) -> None:
-        """Connect to nothing."""
+        if self.bootstrap.port in self.unreachable:
+            raise Unreachable(f"{self.bootstrap.port} is gone")
 
     def ask(self, api: str, row: object, at: object = None) -> Any:  # noqa: ARG002
         self.asked[api] = row
@@ -103,7 +113,35 @@ def test_an_answer_of_a_version_without_an_error_for_all_has_its_partitions(
     part = {"PartitionIndex": 0, "ErrorCode": 0, "HighWatermark": 5, "LastStableOffset": 4, "Records": None}
     cluster = asked(Fetch=code | {"Responses": [{"Topic": "orders", "Partitions": [part]}]})
     assert list(cluster.fetch(1, {("orders", 0): 3}, 500)) == places
-    assert cluster._wire.asked["Fetch"]["ReplicaId"] == -1, "a consumer, and no follower, whose fetches move the end"  # type: ignore[attr-defined]
+
+
+def test_data_are_asked_for_as_a_consumer_asks() -> None:
+    cluster = asked(Fetch={"Responses": []})
+    cluster.fetch(1, {("orders", 0): 3}, 500)
+    row = cluster._wire.asked["Fetch"]  # type: ignore[attr-defined]
+    assert row["ReplicaId"] == -1, "no follower, whose fetches move the end"
+    assert (row["MinBytes"], row["MaxWaitMs"]) == (1, 500), "the broker waits until there is something"
+    [part] = row["Topics"][0]["Partitions"]
+    assert row["MaxBytes"] >= 10 * part["PartitionMaxBytes"], "with room for other partitions"
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "isolation", "numbers"),
+    [(EARLIEST, READ_UNCOMMITTED, (-2, 0)), (LATEST, READ_UNCOMMITTED, (-1, 0)), (LATEST, READ_COMMITTED, (-1, 1))],
+)
+def test_offsets_are_asked_for_as_a_consumer_asks_and_those_with_an_error_are_left_out(
+    timestamp: int, isolation: int, numbers: tuple[int, int]
+) -> None:
+    told = [
+        {"PartitionIndex": 0, "ErrorCode": 0, "Offset": 5},
+        {"PartitionIndex": 1, "ErrorCode": ErrorCode.NOT_LEADER_OR_FOLLOWER, "Offset": -1},
+    ]
+    cluster = asked(ListOffsets={"Topics": [{"Name": "orders", "Partitions": told}]})
+    assert cluster.offsets(1, [("orders", 0), ("orders", 1)], timestamp, isolation) == {("orders", 0): 5}
+    row = cluster._wire.asked["ListOffsets"]  # type: ignore[attr-defined]
+    partitions = [{"PartitionIndex": number, "Timestamp": numbers[0]} for number in (0, 1)]
+    topics = [{"Name": "orders", "Partitions": partitions}]
+    assert row == {"ReplicaId": -1, "IsolationLevel": numbers[1], "Topics": topics}
 
 
 def test_an_answer_with_an_error_for_all_has_no_partition() -> None:
@@ -112,10 +150,30 @@ def test_an_answer_with_an_error_for_all_has_no_partition() -> None:
 
 def test_a_transaction_whose_begin_is_not_known_has_no_time_of_its_end() -> None:
     known = Transaction(
-        name="x", state="Ongoing", producer_id=7, epoch=2, start_ms=5, timeout_ms=10, partitions=frozenset()
+        name="x", state="Ongoing", producer_id=7, epoch=2, start_ms=5, timeout_ms=7, partitions=frozenset()
     )
-    ends = [replace(known, start_ms=start_ms).times_out_ms for start_ms in (-1, 0, 5)]
-    assert ends == [None, None, 15]
+    ends = [replace(known, start_ms=start_ms).times_out_ms for start_ms in (-1, 0, 1)]
+    assert ends == [None, None, 8]
+
+
+def test_what_was_decided_about_an_epoch_is_told_of_the_next_one() -> None:
+    known = Transaction(
+        name="x", state="CompleteAbort", producer_id=7, epoch=1001, start_ms=5, timeout_ms=7, partitions=frozenset()
+    )
+    assert [known.decision_about(epoch) for epoch in (999, 1000, 1001)] == ["", "aborted", ""]
+
+
+def test_brokers_that_are_gone_are_passed_over_and_all_are_named_if_none_answers() -> None:
+    cluster = asked()
+    addresses = [Address("127.0.0.1", port) for port in (1, 2)]
+    cluster._bootstrap = tuple(addresses)
+    wire = cluster._wire
+    wire.unreachable = {BROKER["Port"], 1}  # type: ignore[attr-defined]
+    assert cluster.topics().cluster_id == "c"
+    assert wire.bootstrap == addresses[1]
+    wire.unreachable |= {2}  # type: ignore[attr-defined]
+    with pytest.raises(ClusterFailed, match="2 is gone; 9092 is gone; 1 is gone"):
+        cluster.topics()
 
 
 def test_a_transaction_may_be_open_from_offset_0_on() -> None:

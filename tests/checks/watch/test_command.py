@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 import sys
 import threading
 import time
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 
 from kafka_eos.errors import ErrorCode
+from kafka_eos.wire.protocol import MalformedMessage
 from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.cli import main
+from kafka_eos_checks.conform.wire import Unsupported
 from kafka_eos_checks.watch import cluster, command
 from kafka_eos_checks.watch.cluster import ClusterFailed, Topics
 from kafka_eos_checks.watch.command import follow, print_json, print_report
@@ -88,7 +91,7 @@ def test_a_cluster_that_answers_is_asked_again_at_once(written: Written) -> None
 
 def test_a_cluster_that_knows_its_topics_and_gives_no_data_is_asked_every_second(written: Written) -> None:
     clock = Clock(10)
-    written.gone = True
+    written.gone = {written.leader}
     follow(written.watcher(), None, clock)
     assert clock.waits == [1.0] * 10
 
@@ -157,7 +160,8 @@ def test_transactions_that_are_not_over_are_counted_at_the_end(
     assert "kafka-eos watch: reports of transactions that are not over: 1\n" in capsys.readouterr().err
 
 
-def test_the_clock_has_milliseconds_since_the_epoch() -> None:
+def test_the_clock_has_whole_milliseconds_since_the_epoch() -> None:
+    assert isinstance(command.now_ms(), int)
     assert abs(command.now_ms() - 1000 * time.time()) < 60_000
 
 
@@ -205,6 +209,39 @@ def test_a_topic_that_is_not_there_ends_a_look_with_2_and_so_does_a_cluster_with
     written.logs.clear()
     assert main(call) == 2
     assert capsys.readouterr().err.endswith("nothing was watched: the cluster tells of no partition\n")
+
+
+def test_a_checkpoint_of_another_cluster_or_without_a_state_ends_a_look_with_2(
+    written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster, "Cluster", lambda *_: written)
+    call = ["watch", "--bootstrap", "localhost:9092", "--once", "--checkpoint", str(tmp_path)]
+    assert main(call) == 0
+    kept = (tmp_path / CHECKPOINT).read_text()
+    written.cluster_id = "another"
+    assert main(call) == 2
+    assert "the checkpoint is of cluster cluster, and this is another" in capsys.readouterr().err
+    (tmp_path / CHECKPOINT).write_text(json.dumps(json.loads(kept) | {"state": {}}))
+    assert main(call) == 2
+    assert "is no checkpoint" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [ClusterFailed("too old"), Unsupported("too old"), MalformedMessage(0, "too old")])
+def test_a_cluster_that_cannot_be_asked_ends_the_call_with_2_and_gives_signals_back(
+    error: Exception,
+    written: Written,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails() -> Topics:
+        raise error
+
+    monkeypatch.setattr(written, "topics", fails)
+    monkeypatch.setattr(cluster, "Cluster", lambda *_: written)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert main(["watch", "--bootstrap", "localhost:9092", "--once"]) == 2
+    assert "too old" in capsys.readouterr().err
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_without_a_broker_to_ask_the_call_cannot_be_used(capsys: pytest.CaptureFixture[str]) -> None:
@@ -255,8 +292,12 @@ def test_a_state_that_no_watcher_can_continue_from_is_an_unusable_folder(
 
 def test_reports_have_the_same_numbers_with_and_without_a_folder(written: Written, tmp_path: Path) -> None:
     written.batches_a_fetch = lambda: 3  # so that not all are found in one look
-    for offset in range(6):
-        written.logs[PLACE].append(Batch(0, offset, offset, 7, 0, offset // 2, offset // 2, unsequenced=False))
+    log = written.logs[PLACE]
+    log.data(8, 0, 0)
+    log.data(8, 1, 0)  # which hangs, and is resolved by the marker
+    log.marker(8, 1)
+    for offset in (3, 4):
+        log.append(Batch(0, offset, offset, 7, 0, 0, 0, unsequenced=False))
     shown: list[int] = []
     follow(written.watcher(), None, threading.Event(), once=True, show=lambda row: shown.append(row["number"]))
     with Journal(tmp_path) as journal:

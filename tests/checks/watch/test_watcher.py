@@ -12,13 +12,13 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import ControlType, Record, build_batch
 from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log
-from kafka_eos_checks.audit.rules.log import LOG_RULES, ORDER, Batch, audit_log
+from kafka_eos_checks.audit.rules.log import LEADER_BACK, LOG_RULES, ORDER, Batch, audit_log
 from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
 from kafka_eos_checks.audit.segments.headers import SMALLEST_LENGTH
 from kafka_eos_checks.conform.wire import NoAnswer
 from kafka_eos_checks.watch.advice import WORDS, Tools
 from kafka_eos_checks.watch.backoff import FIRST_MS, BackOff
-from kafka_eos_checks.watch.cluster import EARLIEST, LATEST, Fetched, Place, Transaction
+from kafka_eos_checks.watch.cluster import EARLIEST, LATEST, Fetched, Place, Topics, Transaction
 from kafka_eos_checks.watch.reports import RESOLVED, Clock, Ends, Report, Since, identity
 from kafka_eos_checks.watch.state import CORRUPT, CUT, LAGS, PartitionState, partition_from_json
 from kafka_eos_checks.watch.watcher import REFRESH_MS, WAIT_MS, AnotherCluster, Watcher
@@ -173,6 +173,15 @@ def test_who_is_idle_survives_a_restart_and_a_clock_that_is_set_back(written: Wr
     assert remembered(third) == {1}
 
 
+def test_a_producer_that_need_not_be_remembered_is_forgotten_in_the_next_look(written: Written) -> None:
+    written.logs[PLACE].append(Batch(0, 0, 0, 1, 0, 0, 0, unsequenced=False))
+    watcher = written.watcher(forget_after_ms=0)
+    watcher.poll(NOW)
+    assert remembered(watcher) == {1}
+    watcher.poll(NOW)
+    assert remembered(watcher) == set()
+
+
 def test_a_batch_with_a_wrong_crc_is_reported_and_reading_goes_on_after_it(written: Written) -> None:
     log = written.logs[PLACE]
     for sequence in range(3):
@@ -209,17 +218,37 @@ def test_what_a_leader_gives_once_more_is_said_once_and_passed_over(written: Wri
     assert (state.position, state.drained) == (4, True)
 
 
-def test_what_cannot_be_read_at_the_high_watermark_is_passed_over_by_one_offset() -> None:
+@pytest.mark.parametrize("position", [6, 7])
+def test_what_cannot_be_read_at_the_high_watermark_is_passed_over_by_one_offset(position: int) -> None:
     records = build_batch([Record(value=b"v")], base_offset=5, producer_id=PID).encode()
-    state = PartitionState(topic="orders", partition=0, position=6, high_watermark=6)
+    state = PartitionState(topic="orders", partition=0, position=position, high_watermark=position)
     assert [report.rule for report in state.take(records, NOW).reports] == [CORRUPT]
-    assert state.position == 7
+    assert (state.position, state.drained) == (position + 1, True)
 
 
 def test_a_state_of_an_earlier_version_has_looked_through_no_producers() -> None:
     row = PartitionState(topic="orders", partition=0).to_json()
     old = {name: value for name, value in row.items() if name not in {"looked_through_ms", "idle", "leader_epoch"}}
     assert partition_from_json(old).to_json() == row
+
+
+def test_a_time_stamp_of_this_moment_is_one_and_offsets_that_go_back_have_none() -> None:
+    stamped = [
+        build_batch(
+            [Record(value=b"v")],
+            base_offset=offset,
+            base_timestamp=NOW,
+            producer_id=pid,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        ).encode()
+        for offset, pid in ((5, 1), (3, 2))
+    ]
+    for records, clock in ((stamped[0], Clock.PRODUCER), (b"".join(stamped), Clock.WATCHER)):
+        state = PartitionState(topic="orders", partition=0, high_watermark=6)
+        state.take(records, NOW)
+        assert state.open[1].since == Since(ms=NOW, clock=clock)
 
 
 def test_a_large_batch_that_is_cut_off_is_not_corrupt() -> None:
@@ -240,12 +269,12 @@ def test_an_answer_that_ends_within_a_later_batch_tells_of_nothing_corrupt_where
 
 
 @pytest.mark.parametrize(
-    ("length", "rules"), [(SMALLEST_LENGTH - 1, [CORRUPT]), (SMALLEST_LENGTH, []), (2**31 - 1, []), (-1, [CORRUPT])]
+    ("length", "is_corrupt"), [(SMALLEST_LENGTH - 1, True), (SMALLEST_LENGTH, False), (2**31 - 1, False), (-1, True)]
 )
-def test_only_a_length_that_a_batch_can_have_promises_more_bytes(length: int, rules: list[str]) -> None:
+def test_only_a_length_that_a_batch_can_have_promises_more_bytes(length: int, is_corrupt: bool) -> None:
     state = PartitionState(topic="orders", partition=0, high_watermark=1)
     taken = state.take(bytes(8) + length.to_bytes(4, "big", signed=True) + bytes(4), NOW)
-    assert [report.rule for report in taken.reports] == rules
+    assert [(report.rule, report.offset) for report in taken.reports] == ([(CORRUPT, 0)] if is_corrupt else [])
 
 
 def test_a_watcher_waits_for_more_only_when_it_has_read_everything(written: Written) -> None:
@@ -314,6 +343,17 @@ def test_a_transaction_that_ends_between_the_question_and_the_next_look_does_not
     assert found(watcher) == []
 
 
+def test_a_suspect_that_ends_while_another_transaction_holds_readers_back_does_not_hang(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(8, 0, 0)
+    log.data(PID, EPOCH, 0)
+    written.known = {8: ongoing(name="y", producer_id=8, epoch=0), PID: ongoing(partitions=frozenset())}
+    watcher = written.watcher()
+    assert watcher.poll(NOW) == []
+    log.marker(PID, EPOCH)
+    assert found(watcher) == []
+
+
 def test_each_suspect_is_asked_about_in_each_look(written: Written) -> None:
     for pid in (1, 2, 3):
         written.logs["orders", pid] = log = Log()
@@ -339,11 +379,11 @@ def test_no_broker_is_asked_while_a_coordinators_partition_has_no_leader(written
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     written.logs["__transaction_state", 3] = Log()
-    written.unled = {("__transaction_state", 3)}
+    written.leaders = {("__transaction_state", 3): -1}
     watcher = written.watcher()
     assert found(watcher) == []
     assert written.asked == 0
-    written.unled.clear()
+    written.leaders.clear()
     assert found(watcher, at=NOW + 10_000) == [(HANGING, 0)]
 
 
@@ -355,17 +395,28 @@ def test_broker_0_leads_coordinators_partitions_like_any_other(written: Written)
     assert found(written.watcher()) == [(HANGING, 0)]
 
 
-def test_a_coordinator_that_knows_the_transaction_is_asked_once_and_otherwise_all_are_asked_twice(
+def test_a_transaction_whose_epoch_the_coordinator_raises_before_it_aborts_does_not_hang(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    written.known = {PID: ongoing(epoch=EPOCH + 1)}  # Kafka writes that it aborts, and sends no marker before
+    watcher = written.watcher()
+    assert watcher.poll(NOW) == []
+    written.known = {PID: ongoing(epoch=EPOCH + 1, state="PrepareAbort")}
+    assert found(watcher) == []
+
+
+def test_a_coordinator_without_the_partition_is_asked_once_and_otherwise_all_are_asked_twice(
     written: Written,
 ) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
-    for known, times in (({PID: ongoing(partitions=frozenset())}, 1), ({}, 2)):
+    for known, times in (({PID: ongoing(partitions=frozenset())}, 1), ({PID: ongoing(epoch=EPOCH + 1)}, 2), ({}, 2)):
         written.known, written.asked = known, 0
-        watcher = written.watcher()
-        while not watcher.poll(NOW):
-            before = written.asked
-        assert before == times
+        watcher = written.watcher(lag_after_ms=0)
+        while not (reports := watcher.poll(NOW)):
+            pass
+        assert [report.rule for report in reports] == [HANGING]
+        assert written.asked == times, "and not about what is advised already"
 
 
 def test_only_data_of_an_earlier_epoch_are_called_late(written: Written) -> None:
@@ -424,8 +475,21 @@ def test_the_coordinator_is_not_asked_about_young_transactions(written: Written)
     log.stable = log.data(PID, EPOCH, 0)
     watcher = written.watcher(hanging_after_ms=10_000)
     assert found(watcher) == []
+    assert found(watcher, at=NOW - 1) == [], "the clock was set back"
     assert written.asked == 0
     assert found(watcher, at=NOW + 10_000) == [(HANGING, 0)]
+
+
+def test_the_coordinators_are_asked_every_so_many_milliseconds(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    written.known = {PID: ongoing()}
+    watcher = written.watcher(check_ms=2_000)
+    asked = []
+    for ms in (0, 1, 1_999, 2_000, 4_001):
+        watcher.poll(NOW - 1 + ms)
+        asked.append(written.asked)
+    assert asked == [1, 1, 1, 2, 3]
 
 
 def test_a_transaction_that_a_broker_calls_old_is_no_suspect_before_it_was_seen_for_long_enough(
@@ -447,6 +511,21 @@ def test_data_of_a_later_epoch_in_an_open_transaction_make_it_hang(written: Writ
     assert found(written.watcher()) == [(HANGING, 0)]
 
 
+@pytest.mark.parametrize("hanging_after_ms", [0, 3_600_000], ids=["asked about before", "not asked about before"])
+def test_the_coordinator_is_asked_about_a_transaction_when_data_of_a_later_epoch_come(
+    hanging_after_ms: int, written: Written
+) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    written.known = {PID: ongoing()}
+    watcher = written.watcher(hanging_after_ms=hanging_after_ms)
+    assert found(watcher) == []
+    log.data(PID, EPOCH + 1, 0)
+    written.known = {PID: ongoing(epoch=EPOCH + 1)}
+    [report] = looks(watcher)
+    assert (report.rule, report.transactional_id, report.state) == (HANGING, "x", "Ongoing")
+
+
 def test_the_producer_that_holds_back_the_last_stable_offset_is_reported_once_by_name(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
@@ -454,13 +533,17 @@ def test_the_producer_that_holds_back_the_last_stable_offset_is_reported_once_by
     written.known = {PID: ongoing(), 8: ongoing(name="y", producer_id=8, epoch=0)}
     watcher = written.watcher(lag_after_ms=60_000)
     assert found(watcher, at=NOW + 59_999) == []
-    [report] = looks(watcher, at=NOW + 60_000)
+    [report] = looks(watcher, at=NOW + 60_999)
     assert (report.rule, report.offset, report.producer_id) == (LAGS, 0, PID)
     said = "2 offsets up to 2 are held back for 60 s by 'x' Ongoing with producer 7 epoch 3, timeout 60000 ms"
     assert report.evidence == said
     log.marker(PID, EPOCH)
     log.stable = 1
-    assert found(watcher, at=NOW + 120_000) == [(RESOLVED, 0), (LAGS, 1)], "the next one holds it now"
+    over, following = looks(watcher, at=NOW + 120_000)
+    assert [(each.rule, each.offset) for each in (over, following)] == [(RESOLVED, 0), (LAGS, 1)], (
+        "the next one holds it"
+    )
+    assert following.evidence.startswith("2 offsets up to 3 are held back for 120 s by 'y' Ongoing")
 
 
 def test_readers_that_wait_for_a_hanging_transaction_are_no_second_report(written: Written) -> None:
@@ -705,6 +788,31 @@ def test_a_leader_that_does_not_tell_the_start_of_a_transaction_leaves_the_offse
     assert (report.rule, report.command[-16:]) == (HANGING, "--start-offset 0")
 
 
+def test_offsets_of_which_a_new_leader_does_not_know_yet_that_readers_may_see_them_are_not_held_back(
+    written: Written,
+) -> None:
+    log, other = written.logs[PLACE], written.logs.setdefault(("orders", 1), Log())
+    other.append(Batch(0, 0, 0, 9, 0, 0, 0, unsequenced=False))
+    log.stable, other.stable = log.data(PID, EPOCH, 0), other.data(PID, EPOCH, 0)
+    written.known = {PID: ongoing(partitions=frozenset({PLACE, ("orders", 1)}))}
+    watcher = written.watcher()
+    assert found(watcher) == []
+    other.stable = other.watermark = 0
+    written.known = {PID: ongoing(partitions=frozenset({("orders", 1)}))}
+    [report] = looks(watcher)
+    assert [each.in_words() for each in report.blocked] == ["1 offset of orders-0 (0 to 0)"]
+
+
+def test_no_coordinator_is_asked_about_a_batch_without_a_producer(written: Written) -> None:
+    log = written.logs[PLACE]
+    for leader_epoch in (1, 0):
+        batch = replace(build_batch([Record(value=b"v")], base_offset=log.end), partition_leader_epoch=leader_epoch)
+        log.batches.append((log.end, batch.encode()))
+        log.end += 1
+    assert found(written.watcher()) == [(LEADER_BACK, 1)]
+    assert written.asked == 0
+
+
 def test_a_violation_of_producer_0_is_named_like_any_other(written: Written) -> None:
     written.known = {0: ongoing(producer_id=0)}
     for offset in range(2):
@@ -782,10 +890,11 @@ def test_a_transaction_began_when_its_coordinator_says_or_when_it_was_seen(stamp
     assert [report.since for report in reports] == [Since(ms=NOW, clock=Clock.WATCHER)]
 
 
-def test_a_producers_clock_makes_no_transaction_old_and_the_brokers_does(written: Written) -> None:
+@pytest.mark.parametrize("start_ms", [-1, 0])
+def test_a_producers_clock_makes_no_transaction_old_and_the_brokers_does(start_ms: int, written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0, stamp_ms=NOW - 3_600_000)
-    written.known = {PID: ongoing(start_ms=-1)}
+    written.known = {PID: ongoing(start_ms=start_ms)}
     assert found(written.watcher()) == []
     log.batches.clear()
     log.end = 0
@@ -883,6 +992,15 @@ def test_after_a_restart_the_coordinators_are_not_asked_about_a_log_that_is_not_
     second.resume(json.loads(json.dumps(first.to_json())))
     assert found(second) == []
     assert written.asked == 0, "a marker may be behind what the first watcher has read"
+
+
+def test_a_transaction_that_hangs_behind_another_one_is_not_over(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    log.data(8, 0, 0)
+    watcher = written.watcher()
+    assert found(watcher) == [(HANGING, 0), (HANGING, 1)]
+    assert watcher.unresolved == 2
 
 
 def test_a_transaction_whose_marker_nobody_read_is_resolved_by_the_last_stable_offset(written: Written) -> None:
@@ -1003,7 +1121,9 @@ def test_a_log_that_ends_before_the_read_position_was_truncated(written: Written
     watcher = written.watcher()
     assert found(watcher) == []
     log.batches, log.end = log.batches[:3], 3
-    assert found(watcher) == [(CUT, 3)]
+    [cut] = looks(watcher)
+    assert (cut.rule, cut.offset) == (CUT, 3)
+    assert cut.evidence == "offset 4 was read before, and now the log ends here"
     log.append(Batch(0, 3, 3, 9, 0, 3, 3, unsequenced=False))
     assert found(watcher) == []
 
@@ -1042,8 +1162,9 @@ def test_a_leader_that_tells_only_one_end_of_its_log_is_asked_again(untold: int,
     assert found(watcher) == []
     log.batches, log.end, written.untold = log.batches[:3], 3, {untold}
     assert found(watcher) == []
+    assert set(watcher.unread) == {PLACE}
     written.untold.clear()
-    assert found(watcher) == [(CUT, 3)]
+    assert found(watcher, at=NOW + FIRST_MS) == [(CUT, 3)]
 
 
 def test_an_unreadable_partition_is_reported_and_the_others_are_read(written: Written) -> None:
@@ -1054,19 +1175,25 @@ def test_an_unreadable_partition_is_reported_and_the_others_are_read(written: Wr
     told: list[str] = []
     watcher = written.watcher(told)
     assert found(watcher) == [("duplicate", 1)]
-    assert told == ["orders-0 is not read: KAFKA_STORAGE_ERROR; asked again in 1 s"]
+    assert told == ["orders-0 is not read: the leader tells no offset; asked again in 1 s"]
     assert watcher.drained
     assert set(watcher.unread) == {PLACE}
     written.errors.clear()
     written.logs[PLACE].stable = written.logs[PLACE].data(PID, EPOCH, 0)
     assert found(watcher, at=NOW + FIRST_MS) == [(HANGING, 0)]
-    assert told[1:] == ["orders-0 is read again, after 1 s"]
+    written.errors[PLACE] = ErrorCode.KAFKA_STORAGE_ERROR
+    watcher.poll(NOW + FIRST_MS)
+    assert told[1:] == [
+        "orders-0 is read again, after 1 s",
+        "orders-0 is not read: KAFKA_STORAGE_ERROR; asked again in 1 s",
+    ]
 
 
 def test_partitions_that_wait_for_different_times_are_told_of_with_their_own(written: Written) -> None:
     written.logs |= {("orders", 1): Log(), ("payments", 0): Log()}
     told: list[str] = []
     watcher = written.watcher(told)
+    watcher.poll(NOW)
     written.errors = dict.fromkeys([PLACE, ("orders", 1)], ErrorCode.KAFKA_STORAGE_ERROR)
     watcher.poll(NOW)
     written.errors["payments", 0] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -1092,17 +1219,17 @@ def test_a_partition_that_was_not_read_stays_so_while_nothing_can_be_told_of_its
 
 
 def test_the_watcher_waits_neither_for_a_missing_leader_nor_for_a_missing_broker(written: Written) -> None:
-    written.unled = {PLACE}
+    written.leaders = {PLACE: -1}
     told: list[str] = []
     watcher = written.watcher(told)
     assert found(watcher) == []
     assert (watcher.drained, set(watcher.unread)) == (True, {PLACE})
-    written.unled.clear()
+    written.leaders.clear()
     written.logs[PLACE].stable = written.logs[PLACE].data(PID, EPOCH, 0)
-    written.gone = True
+    written.gone = {written.leader}
     assert found(watcher, at=NOW + FIRST_MS) == []
     assert (watcher.drained, set(watcher.unread)) == (True, {PLACE})
-    written.gone = False
+    written.gone.clear()
     assert found(watcher, at=NOW + 3 * FIRST_MS) == [(HANGING, 0)]
     assert told == [
         "orders-0 is not read: no leader; asked again in 1 s",
@@ -1111,12 +1238,52 @@ def test_the_watcher_waits_neither_for_a_missing_leader_nor_for_a_missing_broker
     ]
 
 
+def test_a_broker_that_does_not_answer_keeps_no_other_one_from_being_read(written: Written) -> None:
+    other = written.logs["payments", 0] = Log()
+
+    def is_read(offset: int, at: int) -> bool:
+        other.append(Batch(0, offset, offset, 9, 0, 0, 0, unsequenced=False))
+        return found(watcher, 1, at) == ([("duplicate", offset)] if offset else [])
+
+    watcher = written.watcher()
+    written.leaders, written.gone = {PLACE: 2}, {2}
+    assert is_read(0, NOW), "it did not answer when the watcher began"
+    assert watcher.batches == 1
+    written.gone.clear()
+    assert is_read(1, NOW + FIRST_MS)
+    assert written.waits[-2:] == [WAIT_MS // 2] * 2, "one after the other"
+    written.gone = {2}
+    assert is_read(2, NOW + 2 * FIRST_MS)
+    assert set(watcher.unread) == {PLACE}
+    assert is_read(3, NOW + 2 * FIRST_MS), "it is not asked yet"
+
+
+def test_topics_and_leaders_are_looked_up_every_ten_seconds_and_after_each_wait(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lookups: list[int] = []
+
+    def topics() -> Topics:
+        lookups.append(ms)
+        return Written.topics(written)
+
+    monkeypatch.setattr(written, "topics", topics)
+    watcher = written.watcher()
+    for ms in (0, 1, 9_999, 10_000, 10_001, 20_500):
+        watcher.poll(NOW + ms)
+    assert lookups == [0, 10_000, 20_500]
+    written.errors[PLACE] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for ms in (21_000, 21_001, 21_999, 22_000):
+        watcher.poll(NOW + ms)
+    assert lookups[3:] == [22_000], "another broker may lead what is asked for again"
+
+
 def test_an_unreachable_broker_is_asked_less_and_less_often_with_a_message_each_time(written: Written) -> None:
     written.logs |= {("orders", number): Log() for number in range(1, 6)}
     told: list[str] = []
     watcher = written.watcher(told)
     assert found(watcher) == []
-    written.gone = True
+    written.gone = {written.leader}
     asked = []
     for second in range(300):
         before = len(written.waits)
@@ -1125,7 +1292,7 @@ def test_an_unreachable_broker_is_asked_less_and_less_often_with_a_message_each_
     assert asked == [0, 1, 3, *range(7, 300, 5)], "and a broker that has restarted is read within five seconds"
     where = "orders-0, orders-1, orders-2 and 3 more are not read: nobody there; asked again"
     assert told == [f"{where} {often}" for often in ("in 1 s", "in 2 s", "in 4 s", "every 5 s")]
-    written.gone = False
+    written.gone.clear()
     watcher.poll(NOW + 302_000)
     assert told[4:] == ["orders-0, orders-1, orders-2 and 3 more are read again, after 5 min 2 s"]
 

@@ -1,0 +1,28 @@
+"""The memory of how transactions ended."""
+
+import pytest
+
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos_checks.watch.endings import Endings
+
+from .conftest import PLACE
+
+
+def test_as_many_ends_are_kept_in_a_round_as_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_eos_checks.watch.endings.MOST_ENDS", 8)
+    endings, kept = Endings(), []
+    for epoch in range(1, 10):
+        endings.add(7, epoch, ControlType.COMMIT, PLACE, epoch)
+        kept.append((len(endings.ends[7]), endings.forgotten))
+    assert kept == [*((count, False) for count in range(1, 9)), (3, True)]
+
+
+def test_ends_of_this_round_are_kept_of_however_many_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_eos_checks.watch.endings.MOST_PRODUCERS", 2)
+    endings, kept = Endings(), []
+    for pid in (1, 2, 3):
+        endings.add(pid, 1, ControlType.COMMIT, PLACE, pid)
+    for _ in range(2):
+        endings.next_round()
+        kept.append(list(endings.ends))
+    assert kept == [[1, 2, 3], [2, 3]]
