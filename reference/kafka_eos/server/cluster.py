@@ -32,6 +32,7 @@ from kafka_eos.server.transactions import Coordinators, ProducerIds, ServedCoord
 TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
 INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 EXPIRY_CHECK_MS = 10_000
+SESSION_TIMEOUT_MS = 9_000  # broker.session.timeout.ms
 METADATA_TOPIC = "__cluster_metadata"
 _LONGEST_NAME = 249
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
@@ -195,6 +196,7 @@ class Cluster:
         self._assigned: dict[str, list[tuple[int, ...]]] = {}  # of topics with other replicas than one, in turn
         self.partition_count = 0
         self.gone: dict[int, int] = {}  # brokers that have crashed, and until when
+        self.fenced = set[int]()  # those of which the controller has noticed it, and which are no longer told
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
         self._woken: dict[Callable[[], None], None] = {}
@@ -497,6 +499,9 @@ class Cluster:
     def crash(self, node: int, until: int, to: int | None = None) -> None:
         """Crash a broker until a time: others lead what it led, and what it coordinated is loaded only then.
 
+        Departs from Kafka: others lead at once. In Kafka they do when the controller fences the broker, after
+        :data:`SESSION_TIMEOUT_MS`; until then it is told to clients, as here.
+
         Args:
             node: the broker.
             until: milliseconds since the epoch.
@@ -512,9 +517,15 @@ class Cluster:
         def come_back() -> None:
             if self.gone.get(node) == until:
                 del self.gone[node]
+                self.fenced.discard(node)
             loading = self.transactions.loading
             self.transactions.loading = {name: later for name, later in loading.items() if later > self.now}
 
+        def fence() -> None:
+            if self.gone.get(node) == until:
+                self.fenced.add(node)
+
+        self.at(self.now + SESSION_TIMEOUT_MS, fence)
         self.at(until, come_back)
 
     def delay_markers(self, transactional_id: str, until: int) -> None:

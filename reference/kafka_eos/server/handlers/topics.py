@@ -59,12 +59,12 @@ def metadata(cluster: Cluster, request: Request) -> Message:
     }
 
 
-def _brokers(cluster: Cluster, node: str, with_gone: bool = False) -> list[Message]:
-    """The brokers; those that are gone, which are Kafka's fenced ones, only where they are asked for."""
+def _brokers(cluster: Cluster, node: str, with_fenced: bool = False) -> list[Message]:
+    """The brokers; fenced ones only where they are asked for."""
     return [
-        {node: broker.node, "Host": broker.host, "Port": broker.port, "IsFenced": broker.node in cluster.gone}
+        {node: broker.node, "Host": broker.host, "Port": broker.port, "IsFenced": broker.node in cluster.fenced}
         for broker in cluster.brokers
-        if with_gone or broker.node not in cluster.gone
+        if with_fenced or broker.node not in cluster.fenced
     ]
 
 
