@@ -464,11 +464,12 @@ class Interrupting(Runner):
         for timeout_ms in timeouts:
             started = time.monotonic()
             play = self._led_up_to(edge, timeout_ms)
-            if play is None or time.monotonic() - started < timeout_ms / 1000:
+            if time.monotonic() - started < timeout_ms / 1000:
                 return play
-            self._end(play)
-        reason = f"on the way to it more than {timeouts[-1] / 1000:g} s pass, the timeout of the transaction"
-        self.results[edge.name] = Result(edge=edge, found=Found.UNKNOWN, reason=reason)
+            if play is not None:
+                self._end(play)
+                reason = f"on the way to it more than {timeout_ms / 1000:g} s pass, the timeout of the transaction"
+                self.results[edge.name] = Result(edge=edge, found=Found.UNKNOWN, reason=reason)
         return None
 
     def _is_aborted(self, edge: Edge, play: Play, deadline: float) -> bool:

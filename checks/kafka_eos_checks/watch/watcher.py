@@ -24,7 +24,7 @@ is after it. What cannot be read is asked for again after a wait that doubles up
 broker whose answers one waits for in vain, because meanwhile no other is read.
 
 KIP:   KIP-664, KIP-890
-Kafka: TransactionsCommand.FindHangingTransactionsCommand; TransactionCoordinator.endTransaction (isEpochFence)
+Kafka: TransactionsCommand.FindHangingTransactionsCommand; TransactionCoordinator.endTransaction
 """
 
 import time

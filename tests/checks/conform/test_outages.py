@@ -162,9 +162,9 @@ def test_a_scenario_that_takes_longer_than_the_timeout_tells_nothing(monkeypatch
     monkeypatch.setattr(outages, "TIMEOUT_MS", 0)
     report = left_open()
     assert set(report.found) == {Found.UNKNOWN}
-    assert {result.reason for result in report.results.values()} == {
-        "on the way to it more than 0 s pass, the timeout of the transaction"
-    }
+    reasons = {result.reason for result in report.results.values()}
+    assert "on the way to it more than 0 s pass, the timeout of the transaction" in reasons
+    assert all(reason.startswith("on the way to it") for reason in reasons), "the timeout may come before an answer"
 
 
 @pytest.mark.parametrize(("late_plays", "found"), [(PLAYS - 1, Found.CONFORMS), (PLAYS, Found.DIVERGES)])
