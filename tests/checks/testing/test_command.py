@@ -503,6 +503,7 @@ def test_a_cluster_has_the_settings_of_the_call_and_otherwise_the_usual_ones(
 @pytest.mark.parametrize(
     ("arguments", "ports"),
     [
+        (("--brokers", "2"), [9092, 9093]),
         (("--port", "65535"), [65535]),
         (("--port", "65534", "--brokers", "2"), [65534, 65535]),
         (("--port", "0", "--brokers", "2"), [0, 0]),
