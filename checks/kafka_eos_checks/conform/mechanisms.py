@@ -348,11 +348,9 @@ def _seen_in_transaction(state: Visible, request: Request, ends: bool) -> str:
     if request.api == PRODUCE:
         seen += [_registered(state, name), f"partition: {_relation(state.data, own)}"]
         seen += ["" if _cached(state.data, own) else "no batch", _asked_before(state, own)]
-    elif request.action in {TIMED, WITH_UNKNOWN}:
-        pass
     elif request.action == "InitProducerId":
         seen += ["bumped before" if state.known(name).last_epoch >= 0 else ""]
-    elif request.action != "EndTxn" or ends:
+    elif request.action not in {TIMED, WITH_UNKNOWN, "EndTxn"} or ends:
         seen += [_registered(state, name)]
     if request.action == "EndTxn" and ends:
         seen += [f"partition {'open' if state.data.state.producer(own.producer_id).is_open else 'closed'}"]

@@ -266,7 +266,7 @@ class Play:
         allowed = observation.repeats(entries)
         try:
             return any(stage.repeats() > allowed for stage in (self.stage, self.stage.second) if stage is not None)
-        except (NoAnswer, Unsupported, Unreachable, MalformedBatch):
+        except (*FAILURES, MalformedBatch):
             return False
 
     def compare_state(self) -> None:

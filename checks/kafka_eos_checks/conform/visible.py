@@ -63,7 +63,7 @@ NONE, CURRENT, ANOTHER_ID, ID_ALONE = "no producer id", "current epoch", "anothe
 EPOCHS = {CURRENT: 0, "epoch - 1": -1, "epoch - 2": -2, "epoch + 1": 1}
 """What a request presents, relative to what the broker knows."""
 OF_OTHER = "producer id of the other"
-"""What a request presents, if it names another transactional.id than its producer's."""
+"""The producer id and epoch of the other transactional.id, in a request that names its own."""
 
 INTERNAL = ("WriteMarker", "CompleteTransaction")
 """The actions that the broker takes by itself, without a request and without a fault."""

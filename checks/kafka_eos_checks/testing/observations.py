@@ -98,11 +98,11 @@ class Met:
     """The situations that an application met in a test: a mistake shows only in a run that meets what it is about.
 
     Attributes:
-        inputs: the committed inputs that were judged.
+        inputs: the committed inputs that have an identity.
         committed: the transactions that the application committed.
         aborted: the transactions that it aborted itself.
         started: how many times a producer of it was given a producer id and epoch.
-        most_partitions: the most partitions of inputs whose offsets one transaction committed.
+        most_partitions: the most partitions whose offsets were sent in one transaction, committed or not.
         generations: the generations of its group that sent requests; a rebalance begins another one.
         refused: by error, how many requests of its producers and group were answered with it.
     """

@@ -396,7 +396,8 @@ class _Fencing:
     Attributes:
         deadlines: the decisions that the coordinators' logs show.
         highest: by producer id, the highest epoch in any event.
-        asked: by producer id, the highest epoch that was given to a request so far, or will be.
+        asked: by producer id, the highest epoch that was given to a request so far, or will be. It is not in
+            ``highest``, because a timeout raises only epochs that were given.
         requests: by transactional id, how many ``InitProducerId`` were invoked.
         asking: by process and transactional id, the number of its last request among these.
         grants: by producer id and epoch, the transactional id and the number of the request that gave them.

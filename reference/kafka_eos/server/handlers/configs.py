@@ -115,9 +115,8 @@ def list_config_resources(cluster: Cluster, request: Request) -> Message:
     asked = set(request.row["ResourceTypes"]) if request.version >= 1 else {CLIENT_METRICS}
     if not asked <= kinds:
         return {"ErrorCode": ErrorCode.UNSUPPORTED_VERSION, "ConfigResources": []}
-    found = [(kind, str(broker.node)) for kind in (BROKER_LOGGER, BROKER) for broker in cluster.brokers] + [
-        (TOPIC, name) for name in cluster.topics
-    ]
+    found = [(kind, str(broker.node)) for kind in (BROKER_LOGGER, BROKER) for broker in cluster.brokers]
+    found += [(TOPIC, name) for name in cluster.topics]
     rows = [{"ResourceName": name, "ResourceType": kind} for kind, name in found if kind in (asked or kinds)]
     return {"ErrorCode": ErrorCode.NONE, "ConfigResources": rows}
 

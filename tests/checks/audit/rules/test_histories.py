@@ -211,6 +211,8 @@ def test_a_timeout_of_the_transaction_is_a_cause() -> None:
     assert found([*GRANTED, timeout(None, "u"), FENCED]) == [(REFUSED, None)], "of another transactional.id"
     assert found([*GRANTED, FENCED, timeout(7)]) == [(REFUSED, None)], "a cause comes before its effect"
     assert found([*GRANTED, timeout(7), *next_epoch]) == [(REFUSED, None)], "of an earlier epoch"
+    asked_before = [next_epoch[0], timeout(7), *next_epoch[1:]]
+    assert found([*GRANTED, *asked_before]) == [(REFUSED, None)], "before the epoch was given"
     assert found([*GRANTED, *next_epoch[:2], timeout(7), next_epoch[2]]) == []
 
 
