@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 from time import monotonic
 from typing import Any
 
@@ -254,6 +255,7 @@ class Bench:
         passing: the tests that have passed alone without a mutant, each with the marks; they need not show it for each
             mutant they notice.
         marks: the expression of marks of the tests that are tried now. Of a test with parameters it may leave some out.
+        measured: a lock for each run without a mutant. Benches that share them run no file of tests twice.
     """
 
     root: Path
@@ -264,6 +266,7 @@ class Bench:
     compiled: set[str] = field(default_factory=set)
     passing: set[tuple[str, str]] = field(default_factory=set)
     marks: str = ""
+    measured: dict[str, Lock] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in COPIED:
@@ -396,17 +399,26 @@ class Bench:
 
     def _notes(self, module: Path, keys: Mapping[str, str], marks: str) -> list[Mapping[str, Any]]:
         """Notes of each file of tests: see ``reached``. Those without any yet run without a mutant, one by one."""
-        for file, key in keys.items():
-            if self.cache.get(key) is not None:
-                continue
-            notes = self.folder / "reached.json"
-            variables = {NOTES: str(notes), MEASURED: str(self.folder / room(module))}
-            failed = self._fails([file], _NOTES_TIMEOUT, _NOTES_TIMEOUT, "-p", PLUGIN, "-m", marks, variables=variables)
-            if failed:
-                raise UnusableCode(f"a test fails without a mutant: {failed}; mend that first")
-            found = json.loads(notes.read_text(encoding="utf-8"))
-            self.cache.put(key, found.get(file, {"tests": {}, "reached": {}}))
+        for waits in (False, True):  # first for what no other bench runs
+            for file, key in keys.items():
+                if self.cache.get(key) is None and (lock := self.measured.setdefault(key, Lock())).acquire(waits):
+                    try:
+                        self._measure(file, key, module, marks)
+                    finally:
+                        lock.release()
         return [kept for key in keys.values() if (kept := self.cache.get(key)) is not None]
+
+    def _measure(self, file: str, key: str, module: Path, marks: str) -> None:
+        """Run a file of tests without a mutant, unless another bench has just done so, and keep its notes."""
+        if self.cache.get(key) is not None:
+            return
+        notes = self.folder / "reached.json"
+        variables = {NOTES: str(notes), MEASURED: str(self.folder / room(module))}
+        failed = self._fails([file], _NOTES_TIMEOUT, _NOTES_TIMEOUT, "-p", PLUGIN, "-m", marks, variables=variables)
+        if failed:
+            raise UnusableCode(f"a test fails without a mutant: {failed}; mend that first")
+        found = json.loads(notes.read_text(encoding="utf-8"))
+        self.cache.put(key, found.get(file, {"tests": {}, "reached": {}}))
 
     def _fails(
         self,

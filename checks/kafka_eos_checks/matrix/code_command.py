@@ -11,6 +11,7 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from kafka_eos_checks.kit.arguments import add_json, at_least_one
@@ -72,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
             tempfile.TemporaryDirectory(prefix="kafka-eos-code-") as name,
             progress_console.status("copying") as status,
         ):
-            cache = ResultCache(cache_folder("code"))
+            cache, measured = ResultCache(cache_folder("code")), dict[str, Lock]()
             benches = [
                 code.Bench(
                     root=root,
@@ -80,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
                     cache=cache,
                     java=arguments.java,
                     whole=arguments.whole,
+                    measured=measured,
                 )
                 for place in range(arguments.jobs)
             ]

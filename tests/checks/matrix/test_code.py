@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 
@@ -464,6 +465,17 @@ def test_an_interrupted_call_runs_no_file_of_tests_again_that_it_has_run(bench: 
     file = Path("reference/kafka_eos/room/rule.py")
     bench._notes(file, bench._keys(file, "tests/reference/room", code._QUICK), code._QUICK)
     assert ran.read_text(encoding="utf-8") == "others rule "
+
+
+def test_benches_of_one_call_run_no_file_of_tests_twice_without_a_mutant(clone: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    note = f"    import os\n    if {NOTES!r} in os.environ: open({str(ran)!r}, 'a').write(__name__ + ' ')\n"
+    for name, text in (("test_others.py", OTHERS), ("test_rule.py", OWN)):
+        (clone / "tests" / "reference" / "room" / name).write_text(text + note, encoding="utf-8")
+    cache, measured = ResultCache(tmp_path / "cache"), dict[str, Lock]()
+    benches = [Bench(root=clone, folder=tmp_path / name, cache=cache, measured=measured) for name in "ab"]
+    assert all(fate.is_killed for fate in code.judged(benches, NOTICED, lambda fate: None))
+    assert sorted(ran.read_text(encoding="utf-8").split()) == ["test_others", "test_rule"]
 
 
 def test_a_survivor_has_to_be_explained_and_an_explained_mutant_has_to_survive() -> None:
