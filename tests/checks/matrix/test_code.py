@@ -474,7 +474,9 @@ def test_benches_of_one_call_run_no_file_of_tests_twice_without_a_mutant(clone: 
         (clone / "tests" / "reference" / "room" / name).write_text(text + note, encoding="utf-8")
     cache, measured = ResultCache(tmp_path / "cache"), dict[str, Lock]()
     benches = [Bench(root=clone, folder=tmp_path / name, cache=cache, measured=measured) for name in "ab"]
-    assert all(fate.is_killed for fate in code.judged(benches, NOTICED, lambda fate: None))
+    fates: list[Fate] = []
+    code.judged(benches, NOTICED, fates.append)
+    assert [fate.is_killed for fate in fates] == [True, True]
     assert sorted(ran.read_text(encoding="utf-8").split()) == ["test_others", "test_rule"]
 
 
