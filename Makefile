@@ -115,8 +115,9 @@ costs: setup $(JARS)/kafka/.copied ## measure again what exactly-once costs, and
 bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, replay, graph comparison and server against their peers
 	$(KAFKA_EOS) lab bench --json $(VERDICTS)/bench.json
 
-soak: setup ## a million steps of every machine under faults, by the rules of Kafka 4.3 and 3.9 too, then each mutant and known failure found
+soak: setup ## a million steps of every machine under faults, by the rules of Kafka 4.4, 4.3 and 3.9 too, then each mutant and known failure found
 	$(KAFKA_EOS) check walks --seeds 0..18719 --jobs 2 --json $(VERDICTS)/soak.json
+	$(KAFKA_EOS) check walks --kafka 4.4 --seeds 0..6399 --jobs 2 --json $(VERDICTS)/soak-4.4.json
 	$(KAFKA_EOS) check walks --kafka 4.3 --seeds 0..6399 --jobs 2 --json $(VERDICTS)/soak-4.3.json
 	$(KAFKA_EOS) check walks --kafka 3.9 --seeds 0..6399 --jobs 2 --json $(VERDICTS)/soak-3.9.json
 	$(KAFKA_EOS) check walks --system --seeds 0..499 --jobs 2 --json $(VERDICTS)/soak-system.json
