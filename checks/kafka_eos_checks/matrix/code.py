@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -92,6 +92,11 @@ class CodeMutant:
         """File and line."""
         return f"{self.file}:{self.line}"
 
+    @property
+    def entry(self) -> tuple[str, str]:
+        """File and change, as in the registry of equivalents."""
+        return self.file, self.change
+
     def __str__(self) -> str:
         """Place and change."""
         return f"{self.place}: {self.change}"
@@ -118,8 +123,8 @@ class Fate:
 
     @property
     def entry(self) -> tuple[str, str]:
-        """File and change, as in the registry of equivalents."""
-        return self.mutant.file, self.mutant.change
+        """That of the mutant."""
+        return self.mutant.entry
 
 
 def modules(root: Path, package: str) -> list[Path]:
@@ -494,9 +499,21 @@ def read_explained(path: Path = EXPLAINED) -> dict[tuple[str, str], str]:
         raise UnusableCode(str(error)) from None
 
 
-def verdict(package: str, fates: Iterable[Fate], reasons: Mapping[tuple[str, str], str]) -> Verdict:
-    """The verdict on a package: every sampled mutant is killed, or explained."""
-    every = list(fates)
+def verdict(
+    package: str,
+    fates: Iterable[Fate],
+    reasons: Mapping[tuple[str, str], str],
+    trusted: Collection[CodeMutant] = (),
+) -> Verdict:
+    """The verdict on a package: every sampled mutant is killed, or explained.
+
+    Args:
+        package: the name of the package.
+        fates: the fates of the mutants that were tried.
+        reasons: why no test can notice a mutant, by :attr:`CodeMutant.entry`.
+        trusted: explained mutants that were not tried.
+    """
+    every = [*fates, *(Fate(mutant=mutant, by=NONE) for mutant in trusted)]
     score = Score(every, reasons)
     lines = [f"survives: {fate.mutant}" for fate in score.survivors]
     lines += [f"killed, though the registry calls it equivalent: {fate.mutant}" for fate in score.refuted]
@@ -508,7 +525,12 @@ def verdict(package: str, fates: Iterable[Fate], reasons: Mapping[tuple[str, str
         found=score.found,
         ok=bool(every) and score.ok,
         seconds=sum(fate.seconds for fate in every),
-        figures={"mutants": len(every), "killed": len(score.killed), "explained": len(score.explained)},
+        figures={
+            "mutants": len(every),
+            "killed": len(score.killed),
+            "explained": len(score.explained),
+            "not_tried": len(trusted),
+        },
         evidence="\n".join(lines),
     )
 

@@ -2,9 +2,10 @@
 
 A sample of mutants is drawn with a seed, by place. Each is tried in a copy of the clone, by the tests of its room that
 execute the changed line and start no JVM, with --java by those that do, and with --whole by all tests of `make test`. A
-mutant that no test notices is a survivor, unless matrix/equivalent_code.toml says why no test can notice it. A test
-that fails now and then notices nothing: it has to fail twice with the mutant, and to pass again without it. Results
-are kept in build/checked/code, so unchanged mutants are not run again, and an interrupted call continues.
+mutant that no test notices is a survivor, unless matrix/equivalent_code.toml says why no test can notice it. Such a one
+is tried all the same, and takes long, because every test that executes its line runs; --trust leaves that out. A test
+that fails now and then notices nothing: it has to fail twice with the mutant, and to pass again without it. Results are
+kept in build/checked/code, so unchanged mutants are not run again, and an interrupted call continues.
 """
 
 import argparse
@@ -26,6 +27,7 @@ EPILOG = """examples:
   kafka-eos check code server --sample 20
   kafka-eos check code reference/kafka_eos/server/fetching.py --sample 50 --seed 7
   kafka-eos check code formats server audit watch conform testing --json build/verdicts/code.json
+  kafka-eos check code formats --seed 103 --trust
   kafka-eos check code server --list
 
 exit codes: 0 every mutant is killed or explained, 1 one survives, 2 the call cannot be used, or tests fail unmutated
@@ -48,6 +50,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "--java", action="store_true", help="try survivors with the tests of their room that start a JVM"
     )
     parser.add_argument("--whole", action="store_true", help="try survivors with all tests")
+    parser.add_argument("--trust", action="store_true", help="do not try the mutants that are explained")
     parser.add_argument("--list", action="store_true", help="list the changes, and run nothing")
     parser.add_argument("--jobs", type=at_least_one, default=2, metavar="N", help="copies of the clone (default 2)")
     add_json(parser, "the verdicts, one a package")
@@ -86,17 +89,20 @@ def run(arguments: argparse.Namespace) -> int:
                 for place in range(arguments.jobs)
             ]
             for package, mutants in drawn.items():
+                trusted = {each for each in mutants if arguments.trust and each.entry in reasons}
+                tried = [each for each in mutants if each not in trusted]
                 done = 0
 
-                def on_fate(fate: code.Fate, package: str = package, total: int = len(mutants)) -> None:
+                def on_fate(fate: code.Fate, package: str = package, total: int = len(tried)) -> None:
                     nonlocal done
                     done += 1
                     status.update(f"{package}: {done} of {total} mutants")
                     if not fate.is_killed:
                         progress_console.print(f"survives: {fate.mutant}", markup=False)
 
-                status.update(f"{package}: 0 of {len(mutants)} mutants")
-                found.append(code.verdict(package, code.judged(benches, mutants, on_fate), reasons))
+                status.update(f"{package}: 0 of {len(tried)} mutants")
+                fates = code.judged(benches, tried, on_fate)
+                found.append(code.verdict(package, fates, reasons, trusted))
     except (code.UnusableCode, Missing) as error:
         print(f"kafka-eos check code: {error}", file=sys.stderr)
         return 2

@@ -510,10 +510,14 @@ def test_a_package_that_is_not_there_ends_with_2(capsys: pytest.CaptureFixture[s
     assert "no package 'sevrer'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("noticed", "explained", "status"), [(True, 0, 0), (False, 0, 1), (False, 1, 0), (True, 1, 1)])
+@pytest.mark.parametrize(
+    ("noticed", "explained", "trust", "status"),
+    [(True, 0, 0, 0), (False, 0, 0, 1), (False, 1, 0, 0), (True, 1, 0, 1), (True, 1, 1, 0), (False, 0, 1, 1)],
+)
 def test_the_command_fails_if_a_mutant_survives_or_an_explained_one_does_not(
     noticed: bool,
     explained: int,
+    trust: int,
     status: int,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -527,8 +531,8 @@ def test_the_command_fails_if_a_mutant_survives_or_an_explained_one_does_not(
         return [one, two]
 
     def judged(benches: list[Bench], mutants: list[CodeMutant], on_fate: Callable[[Fate], None]) -> list[Fate]:
-        assert (len(benches), mutants) == (3, [one, two])
-        fates = [Fate(mutant=one, by="test_it" if noticed else code.NONE), Fate(mutant=two, by="test_it")]
+        assert (len(benches), mutants) == (3, [one, two][explained and trust :])
+        fates = [Fate(mutant=each, by="test_it" if noticed or each is two else code.NONE) for each in mutants]
         for fate in fates:
             on_fate(fate)
         return fates
@@ -536,14 +540,14 @@ def test_the_command_fails_if_a_mutant_survives_or_an_explained_one_does_not(
     monkeypatch.setattr(code, "sample", sample)
     monkeypatch.setattr(code, "judged", judged)
     monkeypatch.setattr(code, "Bench", SimpleNamespace)
-    monkeypatch.setattr(
-        code, "read_explained", lambda: {each.entry: "why" for each in [Fate(mutant=one, by="")][:explained]}
-    )
-    call = ["check", "code", "matrix", "--sample", "2", "--seed", "5", "--jobs", "3"]
+    monkeypatch.setattr(code, "read_explained", lambda: {each.entry: "why" for each in [one][:explained]})
+    call = ["check", "code", "matrix", "--sample", "2", "--seed", "5", "--jobs", "3", *["--trust"][:trust]]
     assert cli.main([*call, "--json", str(tmp_path / "code.json")]) == status
     assert asked == [(2, 5)]
     (verdict,) = read_verdicts(tmp_path / "code.json")
-    assert (verdict.name, verdict.ok, verdict.figures["killed"]) == ("matrix", status == 0, 1 + noticed)
+    untried = explained and trust
+    assert (verdict.name, verdict.ok, verdict.figures["killed"]) == ("matrix", status == 0, 1 + noticed - untried)
+    assert (verdict.figures["mutants"], verdict.figures["not_tried"]) == (2, untried)
     told = capsys.readouterr().err
     assert ("survives: reference/kafka_eos/room/rule.py:6: = 7" in " ".join(told.split())) == (not noticed)
     assert cli.main([*call, "--list"]) == 0
