@@ -73,7 +73,7 @@ class HistoryFile:
                 (client, topic.get("Topic") or self._interpreter.topic(topic)) for topic in row["Topics"]
             }
 
-    def answered(self, request: Request, frame: bytes, *, delivered: bool = True) -> None:
+    def answered(self, request: Request, frame: bytes, *, delivered: bool) -> None:
         """A request is answered."""
         rows = self._interpreter.answer(request, frame)
         self._write(request, None, rows, **({} if delivered else {"delivered": False}))

@@ -74,8 +74,8 @@ class Observer(Protocol):
             repeats: the value that was returned for the request of which this is a copy.
         """
 
-    def answered(self, request: Any, frame: bytes, *, delivered: bool = True) -> None:
-        """The answer to a request for which ``asked`` has not returned None."""
+    def answered(self, request: Any, frame: bytes, *, delivered: bool) -> None:
+        """The answer to a request for which ``asked`` has not returned None, and whether it reaches the client."""
 
     def happened(self, action: str, node: int, **columns: Any) -> None:
         """Something that no client asked for: a crash, a marker, a timeout, a leader or a clock that moves.

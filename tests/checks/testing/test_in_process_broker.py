@@ -22,9 +22,11 @@ from kafka_eos.server.schemas import served_codec
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import audit
+from kafka_eos_checks.audit.explain import NothingToDraw
 from kafka_eos_checks.audit.rules.applications import INPUT_RULES, NOT_PROCESSED, TWICE, read_requests
 from kafka_eos_checks.audit.rules.declared import Known, WrongQuestion, check_names
 from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.testing import exactly_once
 from kafka_eos_checks.testing.exactly_once import AmbiguousRecords, StoredRecord, _not_judged
 from kafka_eos_checks.testing.in_process_broker import (
     DATA,
@@ -47,12 +49,12 @@ class Application:
         row = self.ask("InitProducerId", 4, TransactionalId=self.name, TransactionTimeoutMs=60_000)
         self.producer = row["ProducerId"], row["ProducerEpoch"]
 
-    def ask(self, api: str, version: int, **row: Any) -> Message:
+    def ask(self, api: str, version: int, client: str | None = "app", **row: Any) -> Message:
         port = int(self.broker.bootstrap_servers.rpartition(":")[2])
-        data = self.codec.write_request(api, version, 1, "app", row)
-        with socket.create_connection(("127.0.0.1", port), 10) as client:
-            client.sendall(struct.pack(">i", len(data)) + data)
-            reader = client.makefile("rb")
+        data = self.codec.write_request(api, version, 1, client, row)
+        with socket.create_connection(("127.0.0.1", port), 10) as link:
+            link.sendall(struct.pack(">i", len(data)) + data)
+            reader = link.makefile("rb")
             size = struct.unpack(">i", reader.read(4))[0]
             return self.codec.read_response(api, version, reader.read(size))[1]
 
@@ -453,6 +455,8 @@ def test_inputs_are_read_when_the_groups_offset_is_past_the_last_that_is_committ
     app.copy("c", 2)
     assert is_read(broker)
     assert is_read(broker, "in", "more"), "an empty partition has nothing to read"
+    app.produce("more", "x", transactional=False)
+    assert not is_read(broker, "in", "more"), "its only record"
     shop = Application(broker, name="shop")
     shop.produce("in", "d")
     assert is_read(broker), "an input that is not committed cannot be read yet"
@@ -567,6 +571,30 @@ def test_the_next_step_after_several_findings_of_a_rule_draws_the_first(
     assert said.startswith("input processed twice (not exactly once: 2 finding(s))")
     assert "next:  kafka-eos explain" in said
     assert "--finding 1 draws the history around it" in said
+
+
+def test_the_first_finding_of_which_the_history_tells_is_drawn(
+    broker: InProcessBroker, app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explained(number: int, *others: Any) -> Any:
+        if number == 1:
+            raise NothingToDraw("no event")
+        return exactly_once_explained(number, *others)
+
+    exactly_once_explained = exactly_once.explained
+    monkeypatch.setattr(exactly_once, "explained", explained)
+    copy_all(app)
+    app.copy("a", 2)
+    app.copy("b", 2)
+    assert "--finding 2\n" in found(broker)
+
+
+def test_a_history_names_clients_by_their_ids(broker: InProcessBroker) -> None:
+    app = Application(broker)
+    for client in ("shop", None, ""):
+        app.ask("InitProducerId", 4, client=client, TransactionalId=None, TransactionTimeoutMs=60_000)
+    told = [event.process for event in read_history(broker.folder / HISTORY) if event.phase == "invoke"]
+    assert told == ["proxy/app", "proxy/shop", "proxy/unknown", "proxy/unknown"]
 
 
 def test_a_diagram_of_an_output_shows_its_transaction(broker: InProcessBroker, app: Application) -> None:

@@ -156,7 +156,7 @@ class Watching:
     def asked(self, connection: int, node: int, frame: bytes, **_: Any) -> str | None:  # noqa: ARG002
         return "a batch" if struct.unpack_from(">h", frame)[0] == 0 else None
 
-    def answered(self, request: Any, frame: bytes, *, delivered: bool = True) -> None:  # noqa: ARG002
+    def answered(self, request: Any, frame: bytes, *, delivered: bool) -> None:  # noqa: ARG002
         self.answers.append((request, delivered))
 
     def happened(self, action: str, node: int, **columns: Any) -> None:  # noqa: ARG002
