@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from kafka_eos_checks.audit.explain import NothingToDraw
 from kafka_eos_checks.audit.rules.applications import INPUT_RULES, NOT_PROCESSED, TWICE, read_requests
 from kafka_eos_checks.audit.rules.declared import Known, WrongQuestion, check_names
 from kafka_eos_checks.kit.verdict import Verdict
-from kafka_eos_checks.testing import exactly_once
+from kafka_eos_checks.testing import exactly_once, in_process_broker
 from kafka_eos_checks.testing.exactly_once import AmbiguousRecords, StoredRecord, _not_judged
 from kafka_eos_checks.testing.in_process_broker import (
     DATA,
@@ -472,6 +473,18 @@ def test_waiting_ends_as_soon_as_the_inputs_are_read(broker: InProcessBroker, ap
         waited = pool.submit(broker.wait_until_read, inputs="in", group="g", seconds=60)
         copy_all(app)
         assert waited.result(60)
+
+
+def test_waiting_in_vain_ends_after_its_seconds(
+    broker: InProcessBroker, app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: 100.0 + sum(slept), sleep=slept.append)
+    monkeypatch.setattr(in_process_broker, "time", clock)
+    assert not broker.wait_until_read(inputs="in", group="g", seconds=3)
+    assert sum(slept) == pytest.approx(3, abs=2 * in_process_broker.POLL_SECONDS)
+    copy_all(app)
+    assert broker.wait_until_read(inputs="in", group="g", seconds=3)
 
 
 def test_waiting_for_a_topic_that_is_not_there_is_refused(broker: InProcessBroker) -> None:

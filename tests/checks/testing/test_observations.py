@@ -389,6 +389,14 @@ def test_skipped_inputs_are_named_and_told_from_aborted_ones(broker: InProcessBr
     said = found(broker)
     assert "here:  by their identities: 'b', 'c'\n" in said
     assert "here:  the broker was sent no output of these inputs, and no abort: look for a filter, or for an" in said
+    app.produce("in", "d", "e", "f", transactional=False)
+    app.send_offset(6)
+    app.end()
+    assert "here:  by their identities: 'b', 'c', 'd', 'e', 'f'\n" in found(broker)
+    app.produce("in", "g", transactional=False)
+    app.send_offset(7)
+    app.end()
+    assert "here:  by their identities: 'b', 'c', 'd', 'e', 'f', …\n" in found(broker)
     app.end(commit=False)  # of nothing
     app.produce("out", "x")
     app.end(commit=False)
