@@ -478,8 +478,12 @@ def test_waiting_ends_as_soon_as_the_inputs_are_read(broker: InProcessBroker, ap
 def test_waiting_in_vain_ends_after_its_seconds(
     broker: InProcessBroker, app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        assert sum(slept) < 10, "it goes on waiting"
+
     slept: list[float] = []
-    clock = SimpleNamespace(monotonic=lambda: 100.0 + sum(slept), sleep=slept.append)
+    clock = SimpleNamespace(monotonic=lambda: 100.0 + sum(slept), sleep=sleep)
     monkeypatch.setattr(in_process_broker, "time", clock)
     assert not broker.wait_until_read(inputs="in", group="g", seconds=3)
     assert sum(slept) == pytest.approx(3, abs=2 * in_process_broker.POLL_SECONDS)
