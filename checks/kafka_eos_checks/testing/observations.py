@@ -168,7 +168,7 @@ class Observed:
                 if known.state is ONGOING and known.machine.metadata.pending is None
             ],
             has_members=any(
-                event.group == application.group and (event.action == "JoinGroup" or (event.generation or -1) >= 0)
+                event.group == application.group and (event.action == "JoinGroup" or (event.generation or 0) > 0)
                 for event in events
             ),
             uncommitted=uncommitted,

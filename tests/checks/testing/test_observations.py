@@ -112,6 +112,14 @@ def test_an_offset_of_a_second_partition_that_is_set_back_is_found(broker: InPro
     assert found(broker, inputs=["first", "in"]).startswith("offset set back (not exactly once: 1 finding(s))")
 
 
+def test_an_offset_that_an_operator_has_deleted_is_not_set_back(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    partitions = [{"PartitionIndex": 0}]
+    row = app.ask("OffsetDelete", 0, GroupId="g", Topics=[{"Name": "in", "Partitions": partitions}])
+    assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == 0
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+
+
 def test_only_inputs_below_the_offset_that_was_taken_back_are_told_of(
     broker: InProcessBroker, app: Application
 ) -> None:
@@ -258,6 +266,19 @@ def test_one_of_several_outputs_that_is_missing_is_found_if_the_test_gives_their
     broker.assert_exactly_once(
         **EXACTLY_ONCE, identity=of_halves, outputs_per_input=lambda record: numbers[record.value]
     )
+
+
+def test_each_topic_has_so_many_outputs_of_an_input(broker: InProcessBroker, app: Application) -> None:
+    broker.create_topic("more")
+    for offset, values in enumerate((["a1"], ["b1", "b2"], ["c1"])):
+        app.produce("more", values[0])
+        app.sequence = 0  # that of the other partition
+        app.produce("out", *values)
+        app.send_offset(offset + 1)
+        app.end()
+    said = found(broker, outputs=["out", "more"], identity=of_halves, outputs_per_input=1)
+    assert said.startswith("outputs of an input (not exactly once: 1 finding(s))")
+    assert "in-0 offset 1 has 2 output(s) in out, 1 are expected" in said
 
 
 def test_an_aborted_output_does_not_count(broker: InProcessBroker, app: Application) -> None:
@@ -538,6 +559,22 @@ def test_a_commit_without_a_generation_is_told_if_the_group_has_members(
     assert len(told) == 1, "once for a transactional.id, and not for other groups, which may have no members"
     app.copy("a", 2)
     assert "\nwarning:  transaction 0 of 'app' committed its offsets without the generation" in found(broker)
+
+
+@pytest.mark.parametrize(("generation", "has_members"), [(None, False), (-1, False), (0, False), (1, True)])
+def test_a_generation_shows_that_a_group_has_members(
+    broker: InProcessBroker, generation: int | None, has_members: bool
+) -> None:
+    asked = exactly_once.Application(
+        inputs=["in"], outputs=["out"], group="g", identity=by_value, everything=True, outputs_per_input=None
+    )
+    events = [
+        Event(run="r", order=0, process="p", action="TxnOffsetCommit", phase="ok", group="g", generation=generation),
+        Event(run="r", order=1, process="p", action="TxnOffsetCommit", phase="ok", group="h", generation=2),
+    ]
+    known = exactly_once.Identified()
+    observed = broker.call(lambda server: Observed.of(server.cluster, asked, known, events, broker.folder, ()))
+    assert observed.has_members == has_members
 
 
 def test_an_abort_with_nothing_after_it_is_told(broker: InProcessBroker, app: Application) -> None:
