@@ -15,6 +15,7 @@ from kafka_eos.histories.history import Event, read_history
 from kafka_eos.server.network import Server
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import audit
+from kafka_eos_checks.audit.rules.applications import NOT_PROCESSED, OFFSET_ALONE
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.testing import exactly_once
@@ -426,6 +427,21 @@ def test_skipped_inputs_are_named_and_told_from_aborted_ones(broker: InProcessBr
     assert "and no abort" not in said
 
 
+def test_skipped_inputs_are_named_by_partition_and_offset(broker: InProcessBroker, app: Application) -> None:
+    broker.create_topic("wide", 2)
+
+    def append(server: Server) -> None:
+        for partition, value in zip(server.cluster.topics["wide"].partitions, (b"x", b"y"), strict=True):
+            partition.append_records([Record(value=value)], server.cluster.now)
+
+    broker.call(append)
+    app.copy("x", 0)
+    for partition in range(2):
+        topics = [{"Name": "wide", "Partitions": [{"PartitionIndex": partition, "CommittedOffset": 1}]}]
+        app.ask("OffsetCommit", 8, GroupId="g", Topics=topics)
+    assert "here:  by their identities: 'y'\n" in found(broker, inputs="wide")
+
+
 @pytest.mark.parametrize("by", ["another", "timeout", "fault"])
 def test_a_fenced_producer_is_told_if_inputs_are_not_processed(
     by: str, broker: InProcessBroker, app: Application
@@ -727,6 +743,26 @@ def test_a_transaction_of_which_the_group_could_refuse_any_commit_is_no_warning(
         application=asked, identified=exactly_once.Identified(), events=events, data=tmp_path, open=[], has_members=True
     )
     assert len(list(observed.warnings())) == told
+
+
+def test_hints_belong_to_a_rule_and_to_the_application(broker: InProcessBroker, app: Application) -> None:
+    broker.create_topic("elsewhere")
+    other = Application(broker, name="other")
+    for commit in (False, True):
+        other.produce("elsewhere", "x")
+        other.end(commit)
+    app.copy("a", 0, commit=False)
+    app.copy("a", 0)
+    asked = exactly_once.Application(
+        inputs=["in"], outputs=["out"], group="g", identity=by_value, everything=True, outputs_per_input=None
+    )
+    events, data = list(read_history(broker.folder / HISTORY)), broker.folder / DATA
+    identified = exactly_once.identify(find_logs(data), asked)
+    observed = broker.call(lambda server: Observed.of(server.cluster, asked, identified, events, data, ()))
+    [hint] = observed.hints(NOT_PROCESSED, [])
+    assert "'app' aborted a transaction" in hint
+    assert not list(observed.hints("duplicate", []))
+    assert not list(observed.hints(OFFSET_ALONE, [])), "there is one topic of outputs only"
 
 
 # --- what a run met ---------------------------------------------------------------------------------------------------
