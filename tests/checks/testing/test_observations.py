@@ -397,6 +397,20 @@ def test_outputs_that_an_identity_does_not_tell_apart_are_told_from_copies(
     assert "here:  these outputs have different values in one transaction; if an input has several, let ide" in said
 
 
+def test_outputs_that_an_identity_tells_apart_are_no_reason_for_a_copy(
+    broker: InProcessBroker, app: Application
+) -> None:
+    for offset, values in enumerate((["a1", "a2"], ["b1"], ["c1"])):
+        app.produce("out", *values)
+        app.send_offset(offset + 1)
+        app.end()
+    app.produce("out", "a1")
+    app.end()
+    said = found(broker, identity=of_halves)
+    assert said.startswith("input processed twice")
+    assert "these outputs have different values" not in said
+
+
 def test_equal_copies_in_one_transaction_are_no_several_outputs(broker: InProcessBroker, app: Application) -> None:
     app.produce("out", "a", "a", "b", "c")
     app.send_offset(3)
