@@ -491,18 +491,19 @@ def test_outputs_of_two_producers_are_told_from_copies_of_one(broker: InProcessB
     assert "here:  transaction 1 of 'app' and transaction 0 of 'other' wrote the output of in-0 offset 1: its" in said
 
 
-def test_outputs_before_and_after_a_rebalance_are_told(broker: InProcessBroker, app: Application) -> None:
-    def join(group: str) -> None:
-        row = {"GroupId": group, "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 10_000, "ProtocolType": "consumer"}
-        app.ask("JoinGroup", 3, MemberId="", Protocols=[{"Name": "range", "Metadata": b""}], **row)
+def join(app: Application, group: str) -> None:
+    row = {"GroupId": group, "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 10_000, "ProtocolType": "consumer"}
+    app.ask("JoinGroup", 3, MemberId="", Protocols=[{"Name": "range", "Metadata": b""}], **row)
 
-    join("g")
+
+def test_outputs_before_and_after_a_rebalance_are_told(broker: InProcessBroker, app: Application) -> None:
+    join(app, "g")
     copy_all(app)
-    join("other")
+    join(app, "other")
     app.copy("c", 2)
     assert "rebalanced" not in found(broker), "the group had its members before the first of them"
     broker.advance(11)
-    join("g")
+    join(app, "g")
     app.copy("a", 2)
     said = found(broker)
     assert re.search(
@@ -510,6 +511,17 @@ def test_outputs_before_and_after_a_rebalance_are_told(broker: InProcessBroker, 
         r"the group rebalanced in between \(event \d+\)\. End or abort",
         said,
     )
+
+
+def test_copies_in_one_transaction_are_not_of_two_members(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a")
+    join(app, "g")
+    app.produce("out", "a", "b", "c")
+    app.send_offset(3)
+    app.end()
+    said = found(broker)
+    assert said.startswith("input processed twice")
+    assert "rebalanced" not in said
 
 
 def test_an_instance_that_started_with_another_id_is_told_with_what_is_left_open(
@@ -541,8 +553,10 @@ def test_an_application_that_was_not_fenced_is_not_told_so(broker: InProcessBrok
 
 def test_an_offset_that_is_too_low_is_told(broker: InProcessBroker, app: Application) -> None:
     for offset, value in enumerate("abc"):
-        app.copy(value, offset - 1)
-    said = found(broker)
+        app.produce("out", value)
+        app.send_offset(offset, group="copiers")
+        app.end()
+    said = found(broker, group="copiers")
     assert "output without its offset" in said
     assert (
         "here:  transaction 0 of 'app' wrote the output of in-0 offset 0, and committed only offset 0 of that "
