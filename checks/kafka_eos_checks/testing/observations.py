@@ -570,10 +570,11 @@ class Observed:
 
 def _fenced_by(refused: Event, started: Event | None) -> str:
     """The reason for which a request was refused as of a fenced producer, from the last start with its id, in words."""
-    epochs = -1 if started is None or started.producer_epoch is None else started.producer_epoch, refused.producer_epoch
-    if started is not None and (started.producer_id != refused.producer_id or epochs[0] > (epochs[1] or 0)):
-        return f"as another instance started with this transactional.id (event {started.order})"
-    return "as its transaction had timed out"
+    if started is None or (
+        started.producer_id == refused.producer_id and (started.producer_epoch or 0) <= (refused.producer_epoch or 0)
+    ):
+        return "as its transaction had timed out"
+    return f"as another instance started with this transactional.id (event {started.order})"
 
 
 def _at(finding: Finding) -> Found:

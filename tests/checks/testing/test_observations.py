@@ -481,6 +481,14 @@ def test_a_fenced_producer_is_told_if_inputs_are_not_processed(
     assert "here:  by their identities: 'b', 'c'\n" in said
 
 
+def test_the_first_transaction_of_an_instance_can_time_out_too(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a")
+    broker.time_out_transaction("app")
+    with pytest.raises(AssertionError):
+        app.produce("out", "b")
+    assert "here:  'app' was fenced, as its transaction had timed out: its Produce was refused" in found(broker)
+
+
 def test_outputs_of_two_producers_are_told_from_copies_of_one(broker: InProcessBroker, app: Application) -> None:
     copy_all(app)
     app.copy("a", 2)
@@ -562,6 +570,24 @@ def test_an_offset_that_is_too_low_is_told(broker: InProcessBroker, app: Applica
         "here:  transaction 0 of 'app' wrote the output of in-0 offset 0, and committed only offset 0 of that "
         "partition: send the offset of its last input plus one\n" in said
     )
+
+
+def test_an_offset_that_is_lower_still_is_told(broker: InProcessBroker, app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("b", -1)
+    app.copy("c", 2)
+    said = found(broker)
+    assert "transaction 1 of 'app' wrote the output of in-0 offset 1, and committed only offset 0 of that" in said
+
+
+def test_an_output_outside_of_transactions_has_no_hint_of_its_transaction(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.produce("out", "a", transactional=False)
+    app.commit_offset(0)
+    said = found(broker)
+    assert "output without its offset" in said
+    assert "transaction None" not in said
 
 
 def test_an_offset_of_another_partition_is_told(broker: InProcessBroker, app: Application) -> None:
