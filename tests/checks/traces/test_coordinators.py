@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.record_batch import ControlType, Record, build_batch
 from kafka_eos.formats.transaction_log import TopicPartitions, TransactionLogValue, TransactionState
 from kafka_eos.machines.consumer import Consumer
 from kafka_eos.machines.transaction_coordinator import Constants, TransactionCoordinator, TransactionMetadata
+from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.kit.recording import kept_recording, kept_recordings, unpack, unpacked
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
@@ -391,6 +392,22 @@ def test_a_damaged_log_is_no_trace(cluster: Recorded, tmp_path: Path) -> None:
     (partition / f"{0:020d}.log").write_bytes(b"\x00" * 60 + b"\xff" * 200)
     with pytest.raises(UnreadableLog, match="at byte"):
         coordinators.read_recorded(tmp_path)
+
+
+def test_a_log_that_does_not_begin_at_0_is_no_trace(tmp_path: Path) -> None:
+    batch = build_batch([Record(value=b"v")], base_offset=5, producer_id=1, producer_epoch=0, base_sequence=0)
+    write_segment(tmp_path / "orders-0" / f"{5:020d}.log", [batch.encode()])
+    with pytest.raises(UnreadableLog, match="orders-0: begins at offset 5, not at 0"):
+        coordinators.read_recorded(tmp_path)
+
+
+def test_batches_without_a_producer_are_no_entries(tmp_path: Path) -> None:
+    batches = [
+        build_batch([Record(value=b"v")]),
+        build_batch([Record(value=b"v")], base_offset=1, producer_id=1, producer_epoch=0, base_sequence=0),
+    ]
+    write_segment(tmp_path / "orders-0" / f"{0:020d}.log", [batch.encode() for batch in batches])
+    assert coordinators.read_recorded(tmp_path).entries == {"orders-0": [WrittenBatch(1, 0, "plain", 1)]}
 
 
 def test_traces_are_named_for_their_transactional_ids(cluster: Recorded) -> None:

@@ -41,6 +41,7 @@ from kafka_eos_checks.traces.coordinators import (
     steps_of,
     told,
 )
+from kafka_eos_checks.traces.leaders import JUDGED_BY
 from kafka_eos_checks.traces.replays import Rules, in_process, verdicts_of
 from kafka_eos_checks.traces.scan import (
     COMMIT_MARKER,
@@ -764,7 +765,9 @@ def test_the_command_tells_of_each_kind_and_writes_the_table(
     assert cli.main(["check", "traces", str(recording), "--alone", "--table", str(table)]) == 0
     rows = [json.loads(line) for line in table.read_text().splitlines()]
     assert rows == rows_of(in_process(pieces_of([recording]), RULES))
-    assert "judged by the reference alone" in " ".join(capsys.readouterr().out.split())
+    told = capsys.readouterr().out
+    assert "judged by the reference alone" in " ".join(told.split())
+    assert JUDGED_BY in told.splitlines(), "a sentence is not folded"
     assert cli.main(["check", "traces", str(spoiled), "--alone"]) == 1
     assert "rejected at event" in " ".join(capsys.readouterr().out.split())
 
