@@ -324,7 +324,7 @@ def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> 
             log, contents = longest(replicas, place)
             if own & asked or own <= aborted or offset in contents.aborted or offset in contents.open:
                 continue
-            ended = min(filter(None, own))
+            ended = min(filter(None, own - aborted))
             if (event.process, ended) not in told:
                 told.add((event.process, ended))
                 evidence = f"event {event.order}: {event.process} was given {quoted(_value(event))}, and "
