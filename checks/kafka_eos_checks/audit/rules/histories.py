@@ -26,8 +26,9 @@ The audit proves by columns that most of a history agrees with the logs
     - INVALID_PRODUCER_EPOCH or PRODUCER_FENCED in the answer to a request of (producer id, epoch) that nobody fenced.
       Nobody did if no event up to the answer, in the history's order, has a higher epoch for that producer id or is
       the ``InitProducerId`` that is given one later, and no ``InitProducerId`` for the same transactional id was
-      invoked since the one that gave (producer id, epoch), and no ``TimeOut`` of its transaction came since: the
-      coordinator raises the epoch when a transaction times out. An answer to ``EndTxn`` may also give the next epoch
+      invoked since the one that gave (producer id, epoch), or was unanswered when that one was invoked (a copy that
+      arrives late fences its own client), and no ``TimeOut`` of its transaction came since: the coordinator raises the
+      epoch when a transaction times out. An answer to ``EndTxn`` may also give the next epoch
       (KIP-890; ``next_producer_id`` and ``next_producer_epoch`` in the event's detail).
       *Unknown*: the history does not show who gave the epoch; an ``EndTxn`` of the producer is not answered yet; or the
       log has an ABORT marker of a higher epoch, or no log is given and a transaction has begun. In the last two cases
@@ -400,7 +401,10 @@ class _Fencing:
             ``highest``, because a timeout raises only epochs that were given.
         requests: by transactional id, how many ``InitProducerId`` were invoked.
         asking: by process and transactional id, the number of its last request among these.
-        grants: by producer id and epoch, the transactional id and the number of the request that gave them.
+        pending: by transactional id, the process and number of each ``InitProducerId`` that is not answered.
+        crossed: those of them that were invoked while another one of their transactional id was not answered.
+        grants: by producer id and epoch, the transactional id and the number of the request that gave them; -1 if the
+            request was ``crossed``: the other one may have come to the coordinator after it.
         ending: producer ids and epochs with an ``EndTxn`` that is not answered: it may raise the epoch (KIP-890).
         ended: producer ids and epochs with any ``EndTxn``.
         registering: producer ids that have sent ``AddPartitionsToTxn``.
@@ -414,6 +418,8 @@ class _Fencing:
     asked: dict[int, int] = field(default_factory=dict)
     requests: Counter[str | None] = field(default_factory=Counter)
     asking: dict[tuple[str, str | None], int] = field(default_factory=dict)
+    pending: dict[str | None, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
+    crossed: set[tuple[str, str]] = field(default_factory=set)
     grants: dict[tuple[int, int], tuple[str | None, int]] = field(default_factory=dict)
     ending: set[tuple[int, int]] = field(default_factory=set)
     ended: set[tuple[int, int]] = field(default_factory=set)
@@ -428,9 +434,14 @@ class _Fencing:
             of, least = given
             self.asked[of] = max(least, self.asked.get(of, least))
         name, pid, epoch = event.transactional_id, event.producer_id, event.producer_epoch
+        request = event.process, str(event.detail.get("request", event.detail.get("attempt")))
         if event.action == "InitProducerId" and event.phase == "invoke":
             self.requests[name] += 1
             self.asking[event.process, name] = self.requests[name]
+            self.crossed |= {request} if self.pending[name] else set()
+            self.pending[name].add(request)
+        elif event.action == "InitProducerId" and event.phase != "info":
+            self.pending[name].discard(request)
         if event.action == "TimeOut":
             self._timed_out(pid if pid is not None or name is None else self.holders.get(name))
         if pid is None or epoch is None or pid < 0 or epoch < 0:
@@ -439,7 +450,8 @@ class _Fencing:
         if event.action in _BEGIN and event.phase in {"ok", "info"}:
             self.open.add((pid, epoch))
         if event.action == "InitProducerId" and event.phase == "ok":
-            self.grants[pid, epoch] = (name, self.asking.get((event.process, name), 0))
+            number = -1 if request in self.crossed else self.asking.get((event.process, name), 0)
+            self.grants[pid, epoch] = (name, number)
             self.holders[name] = pid
         elif event.action == "AddPartitionsToTxn":
             self.registering.add(pid)

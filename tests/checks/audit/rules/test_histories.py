@@ -288,6 +288,27 @@ def test_a_request_that_was_under_way_when_the_epoch_was_given_is_a_cause() -> N
     assert found([init("invoke"), other, init("ok", 7, 0), FENCED]) == []
 
 
+def test_a_copy_of_the_request_that_gave_the_epoch_is_a_cause_if_it_may_have_arrived_after_it() -> None:
+    def request(number: int, made: Event) -> Event:
+        return replace(made, detail={"request": number})
+
+    late, retry = request(1, init("invoke")), [request(2, init("invoke")), request(2, init("ok", 7, 0))]
+    busy = request(1, replace(init("fail"), error=int(ErrorCode.CONCURRENT_TRANSACTIONS)))
+    lost = request(1, init("info"))
+    assert (
+        found([late, *retry, FENCED])
+        == found([late, *retry, busy, FENCED])
+        == found([late, lost, *retry, FENCED])
+        == []
+    )
+    assert found([late, busy, *retry, FENCED]) == [(REFUSED, None)], "it was answered before the other one was sent"
+    of_another = replace(late, transactional_id="another")
+    assert found([of_another, *retry, FENCED]) == [(REFUSED, None)]
+    ended_with = [end("invoke", 0), end("ok", 0, next_producer_id=7, next_producer_epoch=1)]
+    next_refused = produce("fail", 0, ErrorCode.INVALID_PRODUCER_EPOCH, epoch=1)
+    assert found([late, *retry, *ended_with, next_refused]) == [], "it may arrive later"
+
+
 def test_the_end_of_a_transaction_may_raise_the_epoch() -> None:
     ended_with = end("ok", 0, next_producer_id=7, next_producer_epoch=1)
     assert found([*GRANTED, end("invoke", 0), ended_with, FENCED]) == [], "a late request of the old epoch"
