@@ -16,8 +16,13 @@ from kafka_eos_checks.brokers.faults import NO_FAULTS, Plan
 from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.lab.record.application_scenarios import contents
 from kafka_eos_checks.lab.record.clients import FATAL_EXIT, TRANSFER, WORD_COUNT, ClientProcess
-from kafka_eos_checks.lab.record.healthy_scenarios import QUICK_CLEANER, set_configs, set_transaction_version
-from kafka_eos_checks.lab.record.random_faults import IDEMPOTENT, NODES, Act, Client, Step, draw, met
+from kafka_eos_checks.lab.record.healthy_scenarios import (
+    QUICK_CLEANER,
+    set_configs,
+    set_transaction_version,
+    wait_until,
+)
+from kafka_eos_checks.lab.record.random_faults import IDEMPOTENT, NODES, Act, Client, Schedule, Step, draw, met
 from kafka_eos_checks.lab.record.stage import CLUSTERS, ClusterKind, Stage, scenario
 
 OFFSETS = "__consumer_offsets"
@@ -154,6 +159,22 @@ class Player:
             raise BrokerFailed(f"nobody tells the partitions of {', '.join(topics)}")
         return rows[number % len(rows)]
 
+    def play_all(self, schedule: Schedule) -> None:
+        """Start the clients, play the steps, and end."""
+        self.tell(Step(0.0, Act.VERSION, schedule.version))
+        for client in self.clients:
+            for _ in range(2 if client.kind in APPLICATIONS else 1):
+                self.start(client)
+        transactional = sum(client.kind != IDEMPOTENT for client in self.clients)
+        with _told("not all clients have started"):
+            self.stage.journal.wait_for(_starts, transactional, START_SECONDS, "clients have a producer id")
+        deadline = time.monotonic() + STEPS_SECONDS
+        for step in schedule.steps:
+            if time.monotonic() < deadline:
+                time.sleep(step.rest)
+                self.tell(step)
+        self.end()
+
     def end(self) -> None:
         """End all faults, wait for the clients, kill those that go on, and wait until transactions have ended."""
         self.back()
@@ -169,10 +190,19 @@ class Player:
                 one.kill()
             with _told(one.name):
                 one.wait(expected=(0, FATAL_EXIT, -signal.SIGKILL))
-        self.stage.cluster.wait_ready()
+        cluster = self.stage.cluster
+        cluster.wait_ready()
+        with _told("replicas"):
+            topics = (*self.stage.topics, TOPIC, OFFSETS)
+            wait_until("all are in sync", lambda: all(map(_in_sync, map(cluster.partitions, topics))), SETTLE_SECONDS)
         for name in {event.transactional_id for event in self.stage.journal.events() if _starts(event)}:
             with _told(str(name)):
                 self.stage.cluster.wait_transaction(str(name), ENDED, SETTLE_SECONDS)
+
+
+def _in_sync(partitions: list[Message]) -> bool:
+    """Whether all replicas of a topic's partitions are in sync."""
+    return all(set(row["IsrNodes"]) == set(row["ReplicaNodes"]) for row in partitions)
 
 
 def _starts(event: Event) -> bool:
@@ -189,6 +219,16 @@ def _told(what: str) -> Iterator[None]:
         progress_console.print(f"{what}: {error}", markup=False, soft_wrap=True)
 
 
+@contextmanager
+def _reading(stage: Stage, topics: list[str]) -> Iterator[None]:
+    """Read topics for the length of the block; what becomes of the readers is only told."""
+    with ExitStack() as readers:
+        readers.enter_context(stage.readers(*topics))
+        yield
+        with _told("readers"):
+            readers.close()
+
+
 @scenario("random-faults/random-faults")
 def random_faults(stage: Stage) -> None:
     """The seed decides clients, topics, versions and a sequence of faults of brokers, clients, requests and answers."""
@@ -202,19 +242,7 @@ def random_faults(stage: Stage) -> None:
         player = Player(stage, schedule.clients, stack)
         player.sources = {each.name: player.feed(each) if each.copies else {} for each in schedule.clients}
         stage.cluster.coordinator(f"{stage.name}-c0")  # makes __transaction_state
-        stack.enter_context(stage.readers(*read))
-        player.tell(Step(0.0, Act.VERSION, schedule.version))
-        for client in schedule.clients:
-            for _ in range(2 if client.kind in APPLICATIONS else 1):
-                player.start(client)
-        transactional = sum(client.kind != IDEMPOTENT for client in schedule.clients)
-        with _told("not all clients have started"):
-            stage.journal.wait_for(_starts, transactional, START_SECONDS, "clients have a producer id")
-        deadline = time.monotonic() + STEPS_SECONDS
-        for step in schedule.steps:
-            if time.monotonic() < deadline:
-                time.sleep(step.rest)
-                player.tell(step)
-        player.end()
+        with _reading(stage, read):
+            player.play_all(schedule)
     for what, count in sorted(met(stage.journal.events()).items()):
         progress_console.print(f"met: {what} {count}", markup=False)

@@ -1,6 +1,7 @@
 """The random campaign without brokers: a seed decides the schedule, and each step does what it says."""
 
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 from unittest.mock import Mock
 
@@ -9,7 +10,7 @@ import pytest
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.brokers.brokers import BrokerFailed
 from kafka_eos_checks.lab.record import random_scenarios
-from kafka_eos_checks.lab.record.clients import TRANSFER, WORD_COUNT
+from kafka_eos_checks.lab.record.clients import TRANSFER, WORD_COUNT, ClientFailed
 from kafka_eos_checks.lab.record.random_faults import (
     APIS,
     GROUP_APIS,
@@ -101,7 +102,7 @@ class Brokers(dict[int, Any]):
         super().__init__({node: Mock(node=node) for node in NODES})
         self.make_leader, self.wait_ready, self.wait_transaction = Mock(), Mock(), Mock()
         self.controller_port = Mock(return_value=1)
-        self.row = {"PartitionIndex": 0, "LeaderId": 1, "IsrNodes": [1, 3], "ReplicaNodes": [1, 3]}
+        self.row = {"PartitionIndex": 0, "LeaderId": 1, "IsrNodes": [1, 3], "ReplicaNodes": [3, 1]}
         self.partitions = Mock(return_value=[self.row])
 
 
@@ -214,6 +215,20 @@ def test_in_the_end_brokers_and_clients_are_back_clients_are_killed_and_transact
     one = newest(player, "c0")
     assert [call[0] for call in one.mock_calls if call[0] in {"resume", "kill", "wait"}] == ["resume", "kill", "wait"]
     assert [call.args[0] for call in stage.cluster.wait_transaction.call_args_list] == ["s-c0"]
+
+
+def test_a_reader_that_fails_is_told_and_the_recording_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    @contextmanager
+    def readers(*_: str) -> Iterator[None]:
+        yield
+        raise ClientFailed("read-committed: ended with -11")
+
+    stage: Any = Mock(readers=readers)
+    with random_scenarios._reading(stage, ["t"]):
+        pass
+    assert "readers: read-committed: ended with -11" in capsys.readouterr().err
+    with pytest.raises(BrokerFailed), random_scenarios._reading(stage, ["t"]):
+        raise BrokerFailed
 
 
 def test_the_scenario_says_what_it_met() -> None:
