@@ -50,7 +50,8 @@ The audit proves by columns that most of a history agrees with the logs
 
 ``transaction committed without its application``
     A ``Send`` of a transaction (``detail.transaction``) whose value a COMMIT marker made visible, although the client
-    never invoked ``CommitTransaction`` for that transaction. *Unknown*: a client without events for its transactions; a
+    never invoked ``CommitTransaction`` for that transaction. If the value was sent in several transactions, it is of
+    those that their application does not know as aborted. *Unknown*: a client without events for its transactions; a
     marker after a hole, because the hole may have had the transaction's own marker.
 
 :data:`HISTORY_RULES` also has the rules of :mod:`readers` (answers to applications, records given to readers), of
@@ -78,6 +79,7 @@ from kafka_eos_checks.audit.rules.readers import (
     READER_RULES,
     given,
     passed_over,
+    told_aborted,
 )
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
@@ -226,7 +228,10 @@ _Ended = tuple[str, int]  # process, number of its transaction
 
 
 def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
-    """Find transactions that were committed although their application never asked for it; each once."""
+    """Find transactions that were committed although their application never asked for it; each once.
+
+    A value that was sent again after an abort is of the transaction that was not aborted.
+    """
     asked: set[_Ended] = set()
     telling: set[str] = set()
     sources: dict[tuple[str, bytes], set[_Ended]] = defaultdict(set)
@@ -240,15 +245,18 @@ def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Itera
             asked.add((event.process, number))
         elif event.action == "Send" and event.topic is not None and value is not None:
             sources[event.topic, encoded(str(value))].add((event.process, number))
-    committed: dict[_Ended, tuple[Place, int, int]] = {}
+    aborted = told_aborted(run)
+    committed: set[_Ended] = set()
+    places: dict[_Ended, tuple[Place, int, int]] = {}
     for place, own in sorted(replicas.items()):
         for _, contents in own:
             for offset, marker in contents.committed.items():
                 sent_in = sources.get((place[0], contents.values[offset] or b""), set())
-                for ended in sent_in if not sent_in & asked else sent_in & asked:
-                    committed.setdefault(ended, (place, offset, marker))
+                committed |= sent_in & asked or sent_in
+                for ended in sent_in & asked or sent_in - aborted or sent_in:
+                    places.setdefault(ended, (place, offset, marker))
     figures["checked"] = int(figures["checked"]) + len(committed)
-    for ended, (place, offset, marker) in committed.items():
+    for ended, (place, offset, marker) in places.items():
         if ended in asked:
             continue
         process, number = ended

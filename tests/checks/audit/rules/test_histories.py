@@ -415,6 +415,32 @@ def test_what_a_marker_commits_without_the_application_asking_is_found_once(tmp_
     assert found([*committed, *begun(1)], [log])[-1] == (UNASKED, 2), "nor did it abort"
 
 
+def test_a_value_that_was_sent_again_after_an_abort_is_of_the_transaction_that_was_not_aborted(tmp_path: Path) -> None:
+    log = log_of(
+        tmp_path,
+        [
+            values(0, b"v", transactional=True), ended(1, ControlType.ABORT), values(2, b"v", transactional=True),
+            ended(3, ControlType.COMMIT), values(4, b"w", transactional=True), ended(5, ControlType.COMMIT),
+        ],
+    )  # fmt: skip
+
+    def sends(number: int, value: str) -> Event:
+        return replace(send("invoke", value), detail={"value": value, "transaction": number})
+
+    def aborts(number: int) -> list[Event]:
+        return [asked("AbortTransaction", number), replace(asked("AbortTransaction", number), phase="ok")]
+
+    again = [sends(1, "v"), *aborts(1), sends(2, "v"), asked("AbortTransaction", 2)]
+    assert said(again, log) == [(2, "transaction 2 of p")]
+    assert said([sends(1, "w"), *again], log) == [(2, "transaction 2 of p"), (4, "transaction 1 of p")]
+
+
+def said(events: Sequence[Event], log: PartitionLog) -> list[tuple[int | None, str]]:
+    """The offsets and the transactions that are found to be committed without their application."""
+    own = [f for f in join(numbered(events), [log]).findings if f.rule == UNASKED]
+    return sorted((f.offset, f.evidence.partition(" was")[0]) for f in own if f.offset is not None)
+
+
 def test_a_transaction_of_two_producer_ids_is_found_at_the_data_that_were_committed_first(tmp_path: Path) -> None:
     log = log_of(
         tmp_path,
