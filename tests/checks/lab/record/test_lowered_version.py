@@ -44,7 +44,36 @@ def test_after_a_downgrade_to_version_0_an_open_transaction_of_version_2_hangs_u
         set_transaction_version(stage, 2)
         with pytest.raises(BrokerFailed, match="not after 20 s"):
             cluster.wait_transaction(NAME, ENDED, LONGER)
-        cluster[1].stop()
-        cluster[1].start()
-        cluster.wait_ready()
+        restart(cluster)
         cluster.wait_transaction(NAME, ("CompleteAbort",))
+
+
+def restart(cluster: Cluster) -> None:
+    """Restart the only broker."""
+    cluster[1].stop()
+    cluster[1].start()
+    cluster.wait_ready()
+
+
+@pytest.mark.broker
+@pytest.mark.thorough
+def test_after_a_downgrade_to_version_0_a_client_of_version_2_cannot_start_again(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "c") as cluster:
+        cluster.create_topic("output")
+        stage: Any = SimpleNamespace(cluster=cluster)
+
+        def run(client: str) -> tuple[int, bool]:
+            """The exit code of a client that commits a transaction, and whether its call timed out."""
+            work: dict[str, Any] = {"bootstrap": f"{HOST}:{cluster[1].port}", "topic": "output", "prefix": client}
+            work |= {"client": client, "records": 2, "transaction_size": 2, "transactional_id": NAME}
+            with start_java_workload(Workload(**work), Journal("r"), tmp_path, KAFKA_VERSION) as process:
+                code = process.wait(expected=(0, FATAL_EXIT))
+            return code, "TimeoutException" in (tmp_path / f"{client}.log").read_text()
+
+        assert run("before") == (0, False)
+        set_transaction_version(stage, 0)
+        assert run("lowered") == (FATAL_EXIT, False)
+        set_transaction_version(stage, 2)
+        assert run("raised") == (FATAL_EXIT, True), "a pending state is there for ever"
+        restart(cluster)
+        assert run("restarted") == (0, False)
