@@ -189,6 +189,10 @@ NEED = {
     "kafka-eos check mutants": ("", TLC),
     "kafka-eos check proofs": ("", EXTRA.format("prove")),
     "kafka-eos lab record": ("lab record one-broker --out recorded", EXTRA.format("record")),
+    "kafka-eos lab record random-faults --seed 7": (
+        "lab record random-faults --seed 7 --out recorded",
+        EXTRA.format("record"),
+    ),
     "kafka-eos check impact AcceptsUnknownProducer": ("", CLONES),
     "kafka-eos check traces": ("", CLONES),
     "kafka-eos check traces FOLDER": ("check traces --only told", TLC),

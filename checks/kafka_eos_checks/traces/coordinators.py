@@ -16,7 +16,9 @@ COMPLETE_COMMIT, _ABORT         WriteMarker for each marker that the partitions 
 none (a tombstone)              ExpireTransactionalId
 ==============================  ====================================================================================
 
-Each ends in AppendIsReplicated, after which the durable record must equal the record read from the log. A higher leader
+Each ends in AppendIsReplicated, after which the durable record must equal the record read from the log. If the next
+record follows from the state before a record, and not from the record, the coordinator gave the record's append up: it
+ends in AppendTimesOut, and with the next append the log has it, too. A higher leader
 epoch of the log's batches is a Failover. A marker belongs to the transaction with its producer id, epoch and decision,
 and to the coordinator with its coordinator epoch. A marker that no transaction explains is a step that the spec
 refuses.
@@ -28,7 +30,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -60,11 +62,17 @@ from kafka_eos_checks.traces.transitions import Transition, is_late, name_of, op
 from kafka_eos_checks.traces.validation import NOTHING, Candidate, Trace, TraceStep
 
 MAX_EPOCH = 32767
-REPLICATED = Candidate("AppendIsReplicated")
+REPLICATED, GIVEN_UP = Candidate("AppendIsReplicated"), Candidate("AppendTimesOut")
 NOBODY = Candidate("HandleInitProducerId", (NO_PRODUCER_ID, NO_EPOCH))
 
-FAULTS = frozenset({"failover", "timeout", "expiry", "no leader"})
-_FAULTS = {"Failover", "TimeOut", "ExpireTransactionalId", "FindNoLeader"}  # the actions whose number a model bounds
+FAULTS = frozenset({"append times out", "failover", "timeout", "expiry", "no leader"})
+_FAULTS = {
+    "AppendTimesOut",
+    "Failover",
+    "TimeOut",
+    "ExpireTransactionalId",
+    "FindNoLeader",
+}  # the actions whose number a model bounds
 
 
 class UnreadableLog(ValueError):  # noqa: N818 - named for the input
@@ -351,14 +359,26 @@ class _Steps:
             self.names.clear()
         self.last, self.since = told, record.leader_epoch
 
+    def give_up(self, record: ToldRecord) -> None:
+        """Add the steps of a record whose append was given up: the coordinator is where it was before them."""
+        told, former = record.told, self.former
+        assert told is not None, "a tombstone comes before every state"
+        if told.state in COMPLETED:
+            return  # it is tried until it succeeds, and its markers come before that
+        self.move(record.leader_epoch)
+        text = "" if self.names is not None else f"offset {record.offset}: {told.state.name}, given up"
+        self.begin(told, text, GIVEN_UP)
+        self.take((GIVEN_UP,), text=text)
+        self.former = former
+
     def move(self, leader_epoch: int) -> None:
         """Add a Failover if the log's leader epoch has risen."""
         if 0 <= self.reign < leader_epoch:
             self.take((Candidate("Failover", (0,)),), text=f"leader epoch {leader_epoch}")
         self.reign = max(self.reign, leader_epoch)
 
-    def begin(self, told: Transition, text: str) -> None:
-        """Add the steps that lead to the append of a record."""
+    def begin(self, told: Transition, text: str, ends: Candidate = REPLICATED) -> None:
+        """Add the steps that lead to the append of a record; ``ends``: how the appends before it end."""
         state, version, last = told.state, told.version, self.last
         producer_id, epoch = (told.producer_id, NO_EPOCH) if last is None else (last.producer_id, last.epoch)
         asked = self.number(producer_id), epoch
@@ -371,7 +391,7 @@ class _Steps:
             added = sorted(told.partitions - known)
             for place, partition in enumerate(added):
                 if place:
-                    self.take((REPLICATED,), text=text)
+                    self.take((ends,), text=text)
                 self.take(_adds((*asked, self.name(partition), version)), text=text)
             if not added:
                 self.take(_adds((*asked, "", version)), text=text)
@@ -423,6 +443,30 @@ class _Steps:
         for name, marker in self.markers.left():
             if marker.producer_id in self.ids:
                 self.take(_marks(self.name(name)), text=f"{_marker_text(name, marker)}, of no transaction")
+
+
+def is_given_up(told: Transition | None, following: Transition | None) -> bool:
+    """Whether a coordinator gave the append of a record up, because it went on from the state before it.
+
+    Args:
+        told: the record.
+        following: the next record of the same coordinator.
+
+    Kafka: TransactionStateManager.appendTransactionToLog
+    """
+    if told is None or following is None:
+        return False
+    if told.state in PREPARED:
+        return following.state not in COMPLETED
+    if told.state in COMPLETED:
+        return following.state is told.state
+    if told.state is TransactionState.EMPTY:
+        return following.producer_id == told.producer_id and following.epoch < told.epoch
+    if following.state is TransactionState.ONGOING:
+        return not told.partitions < following.partitions
+    return following.state is TransactionState.EMPTY or (
+        following.state in PREPARED and not told.partitions <= following.partitions
+    )
 
 
 # The same few steps explain nearly all records, so each is cached.
@@ -492,8 +536,13 @@ def steps_of(
             again.
     """
     built = _Steps(MarkersOf(markers), absent, {} if rename else None)
-    for record in records:
-        built.follow(record)
+    for record, following in pairwise(chain(records, (None,))):
+        assert record is not None, "only the last one has none after it"
+        same = following is not None and following.leader_epoch == record.leader_epoch
+        if same and following is not None and is_given_up(record.told, following.told):
+            built.give_up(record)
+        else:
+            built.follow(record)
         yield from built.steps
         built.steps.clear()
     built.finish()

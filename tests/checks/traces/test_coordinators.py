@@ -174,6 +174,41 @@ def test_a_decision_that_is_changed_is_rejected() -> None:
     assert "durable.state" in judgement.explanation
 
 
+COMPLETED = [MARKER._replace(decision=ControlType.ABORT)]
+LATE = [value(S.PREPARE_ABORT, 1, open_ms=ms) for ms in (1000, 2000)]
+
+
+@pytest.mark.parametrize(
+    ("states", "markers"),
+    [
+        ([*COMMITTED[:2], *LATE, value(S.COMPLETE_ABORT, 1)], COMPLETED),  # a fence is tried again with the same epoch
+        ([*COMMITTED[:3], LATE[0], value(S.COMPLETE_ABORT, 1)], COMPLETED),  # nobody was told of the commit
+        ([*COMMITTED[:2], *COMMITTED[1:]], [MARKER]),
+        ([*COMMITTED[:2], value(S.EMPTY, 1)], []),
+        ([COMMITTED[0], value(S.EMPTY, 1), *COMMITTED[1:]], [MARKER]),
+        ([*COMMITTED, COMMITTED[-1]], [MARKER]),  # tried until it succeeds
+    ],
+)
+def test_a_coordinator_that_gives_an_append_up_goes_on_from_the_state_before_it(
+    states: list[TransactionLogValue | None], markers: list[WrittenMarker | WrittenBatch]
+) -> None:
+    for release in ("", "4.3"):
+        assert judge(recorded(states, markers, [0] * len(states)), release=release).found == "accepted"
+
+
+def test_an_added_partition_whose_append_was_given_up_is_not_in_the_transaction() -> None:
+    two = replace(COMMITTED[1], transaction_partitions=(TopicPartitions(topic="t", partition_ids=(0, 1)),))
+    states = [*COMMITTED[:2], two, *COMMITTED[2:]]
+    assert judge(recorded(list(states), [MARKER], [0] * 5)).found == "accepted"
+    prepared = replace(COMMITTED[2], transaction_partitions=two.transaction_partitions)
+    assert judge(recorded([*COMMITTED[:2], prepared], [], [0] * 3)).found.startswith("rejected")
+
+
+def test_the_next_coordinator_goes_on_from_what_it_reads_and_a_decision_that_was_told_stays() -> None:
+    states = [*COMMITTED[:3], LATE[0], value(S.COMPLETE_ABORT, 1)]
+    assert judge(recorded(list(states), list(COMPLETED), [0, 0, 0, 1, 1])).found.startswith("rejected")
+
+
 @pytest.mark.parametrize(("open_ms", "found"), [(1000, "accepted"), (10, "accepted")])
 def test_an_abort_is_explained_by_its_client_or_by_its_timeout(open_ms: int, found: str) -> None:
     states = [*COMMITTED[:2], value(S.PREPARE_ABORT, 1, open_ms=open_ms), value(S.COMPLETE_ABORT, 1)]

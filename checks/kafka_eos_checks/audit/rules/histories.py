@@ -26,8 +26,9 @@ The audit proves by columns that most of a history agrees with the logs
     - INVALID_PRODUCER_EPOCH or PRODUCER_FENCED in the answer to a request of (producer id, epoch) that nobody fenced.
       Nobody did if no event up to the answer, in the history's order, has a higher epoch for that producer id or is
       the ``InitProducerId`` that is given one later, and no ``InitProducerId`` for the same transactional id was
-      invoked since the one that gave (producer id, epoch), and no ``TimeOut`` of its transaction came since: the
-      coordinator raises the epoch when a transaction times out. An answer to ``EndTxn`` may also give the next epoch
+      invoked since the one that gave (producer id, epoch), or was unanswered when that one was invoked (a copy that
+      arrives late fences its own client), and no ``TimeOut`` of its transaction came since: the coordinator raises the
+      epoch when a transaction times out. An answer to ``EndTxn`` may also give the next epoch
       (KIP-890; ``next_producer_id`` and ``next_producer_epoch`` in the event's detail).
       *Unknown*: the history does not show who gave the epoch; an ``EndTxn`` of the producer is not answered yet; or the
       log has an ABORT marker of a higher epoch, or no log is given and a transaction has begun. In the last two cases
@@ -49,7 +50,8 @@ The audit proves by columns that most of a history agrees with the logs
 
 ``transaction committed without its application``
     A ``Send`` of a transaction (``detail.transaction``) whose value a COMMIT marker made visible, although the client
-    never invoked ``CommitTransaction`` for that transaction. *Unknown*: a client without events for its transactions; a
+    never invoked ``CommitTransaction`` for that transaction. If the value was sent in several transactions, it is of
+    those that their application does not know as aborted. *Unknown*: a client without events for its transactions; a
     marker after a hole, because the hole may have had the transaction's own marker.
 
 :data:`HISTORY_RULES` also has the rules of :mod:`readers` (answers to applications, records given to readers), of
@@ -77,6 +79,7 @@ from kafka_eos_checks.audit.rules.readers import (
     READER_RULES,
     given,
     passed_over,
+    told_aborted,
 )
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
@@ -225,7 +228,10 @@ _Ended = tuple[str, int]  # process, number of its transaction
 
 
 def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
-    """Find transactions that were committed although their application never asked for it; each once."""
+    """Find transactions that were committed although their application never asked for it; each once.
+
+    A value that was sent again after an abort is of the transaction that was not aborted.
+    """
     asked: set[_Ended] = set()
     telling: set[str] = set()
     sources: dict[tuple[str, bytes], set[_Ended]] = defaultdict(set)
@@ -239,15 +245,18 @@ def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Itera
             asked.add((event.process, number))
         elif event.action == "Send" and event.topic is not None and value is not None:
             sources[event.topic, encoded(str(value))].add((event.process, number))
-    committed: dict[_Ended, tuple[Place, int, int]] = {}
+    aborted = told_aborted(run)
+    committed: set[_Ended] = set()
+    places: dict[_Ended, tuple[Place, int, int]] = {}
     for place, own in sorted(replicas.items()):
         for _, contents in own:
             for offset, marker in contents.committed.items():
                 sent_in = sources.get((place[0], contents.values[offset] or b""), set())
-                for ended in sent_in if not sent_in & asked else sent_in & asked:
-                    committed.setdefault(ended, (place, offset, marker))
+                committed |= sent_in & asked or sent_in
+                for ended in sent_in & asked or sent_in - aborted or sent_in:
+                    places.setdefault(ended, (place, offset, marker))
     figures["checked"] = int(figures["checked"]) + len(committed)
-    for ended, (place, offset, marker) in committed.items():
+    for ended, (place, offset, marker) in places.items():
         if ended in asked:
             continue
         process, number = ended
@@ -400,7 +409,10 @@ class _Fencing:
             ``highest``, because a timeout raises only epochs that were given.
         requests: by transactional id, how many ``InitProducerId`` were invoked.
         asking: by process and transactional id, the number of its last request among these.
-        grants: by producer id and epoch, the transactional id and the number of the request that gave them.
+        pending: by transactional id, the process and number of each ``InitProducerId`` that is not answered.
+        crossed: those of them that were invoked while another one of their transactional id was not answered.
+        grants: by producer id and epoch, the transactional id and the number of the request that gave them; -1 if the
+            request was ``crossed``: the other one may have come to the coordinator after it.
         ending: producer ids and epochs with an ``EndTxn`` that is not answered: it may raise the epoch (KIP-890).
         ended: producer ids and epochs with any ``EndTxn``.
         registering: producer ids that have sent ``AddPartitionsToTxn``.
@@ -414,6 +426,8 @@ class _Fencing:
     asked: dict[int, int] = field(default_factory=dict)
     requests: Counter[str | None] = field(default_factory=Counter)
     asking: dict[tuple[str, str | None], int] = field(default_factory=dict)
+    pending: dict[str | None, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
+    crossed: set[tuple[str, str]] = field(default_factory=set)
     grants: dict[tuple[int, int], tuple[str | None, int]] = field(default_factory=dict)
     ending: set[tuple[int, int]] = field(default_factory=set)
     ended: set[tuple[int, int]] = field(default_factory=set)
@@ -428,9 +442,14 @@ class _Fencing:
             of, least = given
             self.asked[of] = max(least, self.asked.get(of, least))
         name, pid, epoch = event.transactional_id, event.producer_id, event.producer_epoch
+        request = event.process, str(event.detail.get("request", event.detail.get("attempt")))
         if event.action == "InitProducerId" and event.phase == "invoke":
             self.requests[name] += 1
             self.asking[event.process, name] = self.requests[name]
+            self.crossed |= {request} if self.pending[name] else set()
+            self.pending[name].add(request)
+        elif event.action == "InitProducerId" and event.phase != "info":
+            self.pending[name].discard(request)
         if event.action == "TimeOut":
             self._timed_out(pid if pid is not None or name is None else self.holders.get(name))
         if pid is None or epoch is None or pid < 0 or epoch < 0:
@@ -439,7 +458,8 @@ class _Fencing:
         if event.action in _BEGIN and event.phase in {"ok", "info"}:
             self.open.add((pid, epoch))
         if event.action == "InitProducerId" and event.phase == "ok":
-            self.grants[pid, epoch] = (name, self.asking.get((event.process, name), 0))
+            number = -1 if request in self.crossed else self.asking.get((event.process, name), 0)
+            self.grants[pid, epoch] = (name, number)
             self.holders[name] = pid
         elif event.action == "AddPartitionsToTxn":
             self.registering.add(pid)

@@ -306,7 +306,7 @@ def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> 
     """Find records that a reader of committed data was given before their application asked for the commit."""
     senders: dict[tuple[str | None, str], set[_Ended | None]] = defaultdict(set)
     asked: set[_Ended | None] = {None}
-    aborted = _told_aborted(run)
+    aborted = told_aborted(run)
     told: set[tuple[str, _Ended | None]] = set()
     for event in run:
         if (event.action, event.phase) == ("Send", "invoke") and _tells(event):
@@ -324,7 +324,7 @@ def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> 
             log, contents = longest(replicas, place)
             if own & asked or own <= aborted or offset in contents.aborted or offset in contents.open:
                 continue
-            ended = min(filter(None, own))
+            ended = min(filter(None, own - aborted))
             if (event.process, ended) not in told:
                 told.add((event.process, ended))
                 evidence = f"event {event.order}: {event.process} was given {quoted(_value(event))}, and "
@@ -332,7 +332,7 @@ def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> 
                 yield _finding(PRECOMMITTED, event, place, log, offset, evidence)
 
 
-def _told_aborted(run: Iterable[Event]) -> set[_Ended | None]:
+def told_aborted(run: Iterable[Event]) -> set[_Ended | None]:
     """Transactions whose abort was acknowledged to the application."""
     told = (_transaction(event) for event in run if (event.action, event.phase) == ("AbortTransaction", "ok"))
     return {ended for ended in told if ended is not None}
@@ -340,7 +340,7 @@ def _told_aborted(run: Iterable[Event]) -> set[_Ended | None]:
 
 def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures, *, covered: bool = True) -> Iterator[Finding]:
     """Find records of aborted and open transactions that a reader of committed data was given."""
-    aborted = _told_aborted(run)
+    aborted = told_aborted(run)
     senders: dict[tuple[str | None, str | None], set[_Ended | None]] = defaultdict(set)
     failed: Counter[tuple[str | None, str | None]] = Counter()
     sent: Counter[tuple[str | None, str | None]] = Counter()

@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -170,17 +171,19 @@ public final class TransactionalClient {
         tell("Send", "invoke", columns);
         ProducerRecord<String, String> record =
                 new ProducerRecord<>(columns.get("topic").asText(), columns.get("partition").asInt(), null, value);
+        AtomicBoolean refused = new AtomicBoolean(); // a record may be taken, refused, and aborted with its batch
         try {
             producer.send(record, (metadata, failure) -> {
                 if (failure == null) {
                     tell("Send", "ok", metadata.hasOffset() ? columns.deepCopy().put("offset", metadata.offset()) : columns);
-                } else {
+                } else if (!refused.get()) {
                     // Only a batch that never left the accumulator ends like this.
                     boolean neverSent = failure instanceof TransactionAbortedException;
                     tell("Send", neverSent ? "fail" : "info", blamed(columns, failure));
                 }
             });
         } catch (KafkaException | IllegalStateException failure) { // refused by the client itself
+            refused.set(true);
             tell("Send", "fail", blamed(columns, failure));
             throw isFatal(failure) ? new GaveUp() : new MustAbort();
         }

@@ -22,6 +22,7 @@ from kafka_eos_checks.kit.recording import UnsafeArchive, pack
 from kafka_eos_checks.kit.terminal import answer_console, progress_console
 from kafka_eos_checks.lab.record import application_scenarios as _application_scenarios  # noqa: F401 - registers its own
 from kafka_eos_checks.lab.record import healthy_scenarios as _healthy_scenarios  # noqa: F401 - the same
+from kafka_eos_checks.lab.record import random_scenarios as _random_scenarios  # noqa: F401 - the same
 from kafka_eos_checks.lab.record import scenarios as _scenarios  # noqa: F401 - the same
 from kafka_eos_checks.lab.record import transaction_scenarios as _transaction_scenarios  # noqa: F401 - the same
 from kafka_eos_checks.lab.record.clients import ClientFailed
@@ -31,6 +32,7 @@ EPILOG = """examples:
   kafka-eos lab record one-broker/idempotent-lost-acks --out build/recording
   kafka-eos lab record one-broker three-brokers --out build/recording --seed 1 --pack checks/recordings
   kafka-eos lab record transactions --kafka 3.9.1 --out build/recording
+  kafka-eos lab record random-faults --seed 7 --out build/recording     the seed decides clients, topics and faults
 
 A scenario is cluster/name, or a cluster's name for all of its scenarios. Scenarios of one cluster share its brokers
 and make one recording: DIR/<cluster>/ with manifest.json, histories/ and brokers/. The live brokers' own folders stay

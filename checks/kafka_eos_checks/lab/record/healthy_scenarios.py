@@ -403,7 +403,8 @@ def open_transactions(stage: Stage) -> None:
 # --- versions, formats, codecs ------------------------------------------------------------------------------------
 
 
-def _set_transaction_version(stage: Stage, level: int) -> None:
+def set_transaction_version(stage: Stage, level: int) -> None:
+    """Set the version of transactions, and wait until a broker tells it."""
     name = {"Feature": "transaction.version", "MaxVersionLevel": level}
     row = {"timeoutMs": 20_000, "FeatureUpdates": [name | {"UpgradeType": 1 if level == 2 else 2}]}
     answer = ask(stage.cluster.any_port(), "UpdateFeatures", 1, row, CALL_SECONDS)
@@ -419,7 +420,7 @@ def transaction_versions(stage: Stage) -> None:
     stays = Writer(stage, f"{stage.name}-stays")
     for number, level in enumerate((2, 1, 0, 2)):
         if number:
-            _set_transaction_version(stage, level)
+            set_transaction_version(stage, level)
         stays.transaction([topic, other], abort=number % 2 == 1)
         stays.transaction([topic, other])
         java(stage, topic, "comes", also=(other,))

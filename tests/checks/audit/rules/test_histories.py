@@ -288,6 +288,27 @@ def test_a_request_that_was_under_way_when_the_epoch_was_given_is_a_cause() -> N
     assert found([init("invoke"), other, init("ok", 7, 0), FENCED]) == []
 
 
+def test_a_copy_of_the_request_that_gave_the_epoch_is_a_cause_if_it_may_have_arrived_after_it() -> None:
+    def request(number: int, made: Event) -> Event:
+        return replace(made, detail={"request": number})
+
+    late, retry = request(1, init("invoke")), [request(2, init("invoke")), request(2, init("ok", 7, 0))]
+    busy = request(1, replace(init("fail"), error=int(ErrorCode.CONCURRENT_TRANSACTIONS)))
+    lost = request(1, init("info"))
+    assert (
+        found([late, *retry, FENCED])
+        == found([late, *retry, busy, FENCED])
+        == found([late, lost, *retry, FENCED])
+        == []
+    )
+    assert found([late, busy, *retry, FENCED]) == [(REFUSED, None)], "it was answered before the other one was sent"
+    of_another = replace(late, transactional_id="another")
+    assert found([of_another, *retry, FENCED]) == [(REFUSED, None)]
+    ended_with = [end("invoke", 0), end("ok", 0, next_producer_id=7, next_producer_epoch=1)]
+    next_refused = produce("fail", 0, ErrorCode.INVALID_PRODUCER_EPOCH, epoch=1)
+    assert found([late, *retry, *ended_with, next_refused]) == [], "it may arrive later"
+
+
 def test_the_end_of_a_transaction_may_raise_the_epoch() -> None:
     ended_with = end("ok", 0, next_producer_id=7, next_producer_epoch=1)
     assert found([*GRANTED, end("invoke", 0), ended_with, FENCED]) == [], "a late request of the old epoch"
@@ -392,6 +413,32 @@ def test_what_a_marker_commits_without_the_application_asking_is_found_once(tmp_
     assert "transaction 1 of p was committed (marker at offset 4)" in finding.evidence
     assert found([*both, asked("CommitTransaction", 1)], [log]) == []
     assert found([*committed, *begun(1)], [log])[-1] == (UNASKED, 2), "nor did it abort"
+
+
+def test_a_value_that_was_sent_again_after_an_abort_is_of_the_transaction_that_was_not_aborted(tmp_path: Path) -> None:
+    log = log_of(
+        tmp_path,
+        [
+            values(0, b"v", transactional=True), ended(1, ControlType.ABORT), values(2, b"v", transactional=True),
+            ended(3, ControlType.COMMIT), values(4, b"w", transactional=True), ended(5, ControlType.COMMIT),
+        ],
+    )  # fmt: skip
+
+    def sends(number: int, value: str) -> Event:
+        return replace(send("invoke", value), detail={"value": value, "transaction": number})
+
+    def aborts(number: int) -> list[Event]:
+        return [asked("AbortTransaction", number), replace(asked("AbortTransaction", number), phase="ok")]
+
+    again = [sends(1, "v"), *aborts(1), sends(2, "v"), asked("AbortTransaction", 2)]
+    assert said(again, log) == [(2, "transaction 2 of p")]
+    assert said([sends(1, "w"), *again], log) == [(2, "transaction 2 of p"), (4, "transaction 1 of p")]
+
+
+def said(events: Sequence[Event], log: PartitionLog) -> list[tuple[int | None, str]]:
+    """The offsets and the transactions that are found to be committed without their application."""
+    own = [f for f in join(numbered(events), [log]).findings if f.rule == UNASKED]
+    return sorted((f.offset, f.evidence.partition(" was")[0]) for f in own if f.offset is not None)
 
 
 def test_a_transaction_of_two_producer_ids_is_found_at_the_data_that_were_committed_first(tmp_path: Path) -> None:

@@ -238,6 +238,16 @@ def test_a_record_that_is_given_before_anybody_asks_to_commit_it_is_found_once_f
     assert found([a[0], *itself, *a[1:]], log) == [(PRECOMMITTED, 0)]
 
 
+def test_a_record_that_is_given_too_early_is_of_the_transaction_that_was_not_aborted(tmp_path: Path) -> None:
+    """A client that copies sends the same value again after an abort."""
+    log = log_of(tmp_path, "a", ABORT, "a", COMMIT)
+    first, second = transaction(1, "a", "Abort", 0), transaction(2, "a", "Commit", 2)
+    early = [*first, second[0], poll(2, "a"), *second[1:]]
+    [finding] = join([replace(each, order=order) for order, each in enumerate(early)], [log]).findings
+    assert (finding.rule, finding.offset) == (PRECOMMITTED, 2)
+    assert finding.evidence.endswith("p had not asked to commit its transaction 2 yet")
+
+
 def test_a_record_that_was_never_sent_and_is_given_all_the_same_is_found() -> None:
     events = [event("Send", "invoke", value="a"), event("Send", "fail", value="a"), poll(0, "a")]
     assert found(events) == [(ABORTED_DELIVERED, 0)]

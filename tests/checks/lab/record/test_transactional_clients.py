@@ -1,6 +1,7 @@
 """Both transactional clients and a reader on one real broker: their events agree with each other and with the log."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,3 +82,26 @@ def test_a_librdkafka_and_a_java_client_do_and_report_the_same(tmp_path: Path) -
     assert ("zombie", "CommitTransaction", "info", None, None) in java
     assert ("successor", "CommitTransaction", "ok", None, None) in java
     assert sorted(map(str, java)) == sorted(map(str, told["librdkafka"]))
+
+
+@pytest.mark.thorough
+@pytest.mark.broker
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
+def test_a_java_client_tells_one_outcome_of_a_record_that_is_refused_and_then_aborted(tmp_path: Path) -> None:
+    """A producer whose batch has expired takes the next record, and throws; the abort then fails the record again."""
+    journal = Journal("r")
+    with Cluster(tmp_path / "c") as cluster:
+        cluster.create_topic("t")
+        common: dict[str, Any] = {"bootstrap": f"{HOST}:{cluster[1].port}", "client": "c", "topic": "t", "prefix": "v"}
+        sizes: dict[str, Any] = {"records": 4, "transaction_size": 4, "batch": 1, "pause_ms": 6_000}
+        work = Workload(transactional_id="t", timeout_ms=3_000, **common, **sizes)
+        with start_java_workload(work, journal, tmp_path, KAFKA_VERSION) as client:
+            journal.wait_for(lambda e: (e.action, e.phase) == ("Send", "ok"), 1, 60, "sends")
+            cluster[1].freeze()
+            journal.wait_for(lambda e: (e.action, e.phase) == ("Send", "info"), 1, 60, "expired sends")
+            journal.wait_for(lambda e: (e.action, e.phase) == ("Send", "invoke"), 3, 60, "sends")
+            cluster[1].resume()
+            client.wait(expected=(0, FATAL_EXIT))
+    told = [(e.detail["value"], e.detail["transaction"], e.phase) for e in journal.events() if e.action == "Send"]
+    refused = next(each[:2] for each in told if each[2] == "fail")
+    assert [phase for *sent, phase in told if tuple(sent) == refused] == ["invoke", "fail"]
