@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafka_eos_checks.brokers.brokers import HOST, BrokerFailed, Cluster
-from kafka_eos_checks.brokers.jars import KAFKA_VERSION
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST
 from kafka_eos_checks.brokers.journal import Journal
 from kafka_eos_checks.lab.record.clients import FATAL_EXIT, Workload, start_java_workload, start_workload
 from kafka_eos_checks.lab.record.healthy_scenarios import set_transaction_version
@@ -18,11 +18,12 @@ TIMEOUT_MS, LONGER = 8_000, 20.0  # seconds: the timeout is long over then, and 
 
 @pytest.mark.broker
 @pytest.mark.thorough
+@pytest.mark.parametrize("kafka", [KAFKA_VERSION, NEWEST])
 def test_after_a_downgrade_to_version_0_an_open_transaction_of_version_2_hangs_until_its_coordinator_restarts(
-    tmp_path: Path,
+    kafka: str, tmp_path: Path
 ) -> None:
     journal = Journal("r")
-    with Cluster(tmp_path / "c") as cluster:
+    with Cluster(tmp_path / "c", kafka=kafka) as cluster:
         for topic in ("input", "output"):
             cluster.create_topic(topic)
         work: dict[str, Any] = {"bootstrap": f"{HOST}:{cluster[1].port}", "records": 2, "transaction_size": 2}
@@ -31,7 +32,7 @@ def test_after_a_downgrade_to_version_0_an_open_transaction_of_version_2_hangs_u
         copies: dict[str, Any] = {"topic": "output", "source": "input", "group": "g", "transactional_id": NAME}
         copies |= {"prefix": "", "timeout_ms": TIMEOUT_MS, "pause_after": "flush"}
         copier = Workload(client="c", **copies, **work)
-        with start_java_workload(copier, journal, tmp_path, KAFKA_VERSION) as client:
+        with start_java_workload(copier, journal, tmp_path, kafka) as client:
             journal.wait_for(lambda event: event.action == "Pause", 1, 60.0, "pauses")
             stage: Any = SimpleNamespace(cluster=cluster)
             set_transaction_version(stage, 0)
@@ -57,8 +58,9 @@ def restart(cluster: Cluster) -> None:
 
 @pytest.mark.broker
 @pytest.mark.thorough
-def test_after_a_downgrade_to_version_0_a_client_of_version_2_cannot_start_again(tmp_path: Path) -> None:
-    with Cluster(tmp_path / "c") as cluster:
+@pytest.mark.parametrize("kafka", [KAFKA_VERSION, NEWEST])
+def test_after_a_downgrade_to_version_0_a_client_of_version_2_cannot_start_again(kafka: str, tmp_path: Path) -> None:
+    with Cluster(tmp_path / "c", kafka=kafka) as cluster:
         cluster.create_topic("output")
         stage: Any = SimpleNamespace(cluster=cluster)
 
@@ -66,7 +68,7 @@ def test_after_a_downgrade_to_version_0_a_client_of_version_2_cannot_start_again
             """The exit code of a client that commits a transaction, and whether its call timed out."""
             work: dict[str, Any] = {"bootstrap": f"{HOST}:{cluster[1].port}", "topic": "output", "prefix": client}
             work |= {"client": client, "records": 2, "transaction_size": 2, "transactional_id": NAME}
-            with start_java_workload(Workload(**work), Journal("r"), tmp_path, KAFKA_VERSION) as process:
+            with start_java_workload(Workload(**work), Journal("r"), tmp_path, kafka) as process:
                 code = process.wait(expected=(0, FATAL_EXIT))
             return code, "TimeoutException" in (tmp_path / f"{client}.log").read_text()
 
