@@ -361,7 +361,7 @@ class Progress:
     data: Path
     inputs: Sequence[str]
     group: str
-    _ends: dict[tuple[str, int], int] = field(default_factory=dict)  # by partition and the end of its log
+    _ends: dict[tuple[str, int, int], int] = field(default_factory=dict)  # by partition, and its log's start and end
 
     def is_past_all(self, cluster: Cluster) -> bool:
         """Whether the group's offsets are past every committed record of the inputs.
@@ -373,7 +373,7 @@ class Progress:
         group = cluster.groups.known.get(self.group)
         leaders = [leader for topic in self.inputs for leader in cluster.topics[topic].partitions]
         for leader in leaders:
-            end = leader.name, leader.log_end_offset
+            end = leader.name, leader.log_start_offset, leader.log_end_offset
             if end not in self._ends:
                 place = leader.topic, leader.partition
                 [log] = [each for each in find_logs(self.data) if (each.topic, each.partition) == place]

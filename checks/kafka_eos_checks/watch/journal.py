@@ -120,10 +120,12 @@ class Journal:
             kept = json.loads(checkpoint.read_text(encoding="utf-8"))
             known, total, latest = kept["format"], kept["reports"], kept["latest"]
             self.state = kept["state"]
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError) as error:
             raise self.unusable(error) from None
         if known != FORMAT:
             raise UnusableFolder(f"{checkpoint} has format {known}, and known is {FORMAT}; give another folder")
+        if type(total) is not int or not isinstance(latest, list) or not all(isinstance(row, dict) for row in latest):
+            raise self.unusable(TypeError(f"{total!r} reports, the latest {latest!r}"))
         missing = total - count
         if not 0 <= missing <= len(latest):
             raise UnusableFolder(

@@ -62,6 +62,7 @@ FATES = frozenset(
     {Fault.DROP_ANSWER, Fault.WITHHOLD, Fault.CLOSE, Fault.DELAY, Fault.REPEAT, Fault.OVERTAKE, Fault.ERROR}
 )
 """The faults of a request; the others are events of the cluster."""
+_NEVER_HANDLED = frozenset({Fault.CLOSE, Fault.ERROR})
 
 _SELECTING = ("api", "client", "topic", "transactional-id", "group", "broker")
 _CHOOSING = ("nth", "chance", "at-most")
@@ -237,8 +238,11 @@ class Faults:
         return [each for each in (*self.tallies, *self._removed) if not each.fired and each.rule.chance >= 1]
 
     def due(self, asked: Asked) -> list[Rule]:
-        """The rules that fire at a request: events in their order, and one fate at most."""
-        fired: list[Rule] = []
+        """The rules that fire at a request: events in their order, and one fate at most.
+
+        An event after a request that is never handled does not fire.
+        """
+        chosen: list[Tally] = []
         spoiled = False
         for number, tally in enumerate(self.tallies):
             rule = tally.rule
@@ -248,10 +252,13 @@ class Faults:
             is_fate = rule.fault in FATES
             if (is_fate and spoiled) or not self._chosen(number, tally):
                 continue
-            tally.fired += 1
             spoiled = spoiled or is_fate
-            fired.append(rule)
-        return fired
+            chosen.append(tally)
+        if any(tally.rule.fault in _NEVER_HANDLED for tally in chosen):
+            chosen = [tally for tally in chosen if not tally.rule.after]
+        for tally in chosen:
+            tally.fired += 1
+        return [tally.rule for tally in chosen]
 
     def _chosen(self, number: int, tally: Tally) -> bool:
         rule = tally.rule

@@ -52,6 +52,8 @@ FIRST_WITH_EPOCHS = 9
 """The version of OffsetCommit from which on a member of a consumer group gives its epoch (KIP-848)."""
 FIRST_KNOWN_MEMBER = 4
 """The version of JoinGroup from which on a dynamic member has to come back with the id that it is given (KIP-394)."""
+FIRST_NAMING_PROTOCOL = 5
+"""The version of SyncGroup from which on a member has to name the protocol (KIP-559)."""
 FIRST_SKIPPING = 9
 """The version of JoinGroup from which on a leader can be told not to assign (KIP-814)."""
 
@@ -121,9 +123,9 @@ class Member:
     joins: Reply | None = None
     syncs: Reply | None = None
 
-    def subscription(self, protocol: str) -> bytes:
-        """The subscription that it sends to an assignor."""
-        return dict(self.protocols)[protocol]
+    def subscription(self, protocol: str | None) -> bytes:
+        """The subscription that it sends to an assignor; to its first one, if it does not know that one."""
+        return dict(self.protocols).get(protocol or "", self.protocols[0][1])
 
     def update(self, row: Message) -> None:
         """Update the member from a JoinGroup request.    Kafka: ClassicGroup.updateMember."""
@@ -217,6 +219,8 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
         leader: the member that assigns.
         protocol: the assignor of this generation.
         rebalances: counts the rebalances that have begun, so that a timer knows its own.
+        was_empty: whether nobody was a member when the last of them began.
+        unsynced: the members that have not synced in this generation.
     """
 
     state: State = State.EMPTY
@@ -225,6 +229,8 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
     leader: str = ""
     protocol: str | None = None
     rebalances: int = 0
+    was_empty: bool = False
+    unsynced: set[str] = field(default_factory=set)
 
     group_type = "classic"
 
@@ -476,7 +482,9 @@ class Groups:
         self._touch(member)
         if group.state is State.PREPARING_REBALANCE:
             reply({"ErrorCode": ErrorCode.REBALANCE_IN_PROGRESS})
-        elif group.state is State.STABLE:
+            return
+        group.unsynced.discard(member.member_id)
+        if group.state is State.STABLE:
             self._answer_sync(group, member, reply)
         else:
             member.syncs = reply
@@ -637,7 +645,7 @@ class Groups:
 
     def _prepare_rebalance(self, group: ClassicGroup) -> None:
         """Everybody has to join again.    Kafka: GroupMetadataManager.prepareRebalance."""
-        was_empty = group.state is State.EMPTY
+        group.was_empty = group.state is State.EMPTY
         for member in group.members.values():
             if member.syncs is not None:
                 waiting, member.syncs = member.syncs, None
@@ -647,7 +655,7 @@ class Groups:
         present = group.machine.group
         group.machine = replace(group.machine, group=replace(present, state=PREPARING_REBALANCE, joined=frozenset()))
         waits = max((member.rebalance_ms for member in group.members.values()), default=0)
-        if was_empty and self.initial_delay_ms:
+        if group.was_empty and self.initial_delay_ms:
             waits = self.initial_delay_ms
         self._wait_for_all(group, waits)
 
@@ -666,7 +674,6 @@ class Groups:
                 self._remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
         if group.generation != generation:  # the last one that was waited for is gone
             return
-        group.expected.clear()
         if group.members and not group.machine.group.joined:  # nobody could lead
             self._wait_for_all(group, max(member.rebalance_ms for member in group.members.values()))
             return
@@ -677,8 +684,8 @@ class Groups:
         self._complete(group)
 
     def _complete_if_joined(self, group: ClassicGroup) -> None:
-        waits_for_others = self.initial_delay_ms and not group.machine.group.members and group.members
-        if group.machine.all_have_joined() and not group.expected and not waits_for_others:
+        waits_for_others = self.initial_delay_ms and group.members if group.was_empty else group.expected
+        if group.machine.all_have_joined() and not waits_for_others:
             self._complete(group)
 
     def _complete(self, group: ClassicGroup) -> None:
@@ -692,10 +699,19 @@ class Groups:
             return
         group.state = State.COMPLETING_REBALANCE
         group.protocol = self._choose(group.members.values())
+        group.unsynced, generation = set(group.members), group.generation
+        waits = max(member.rebalance_ms for member in group.members.values())
+        self.cluster.at(self.cluster.now + waits, lambda: self._end_syncing(group, generation))
         for member in group.members.values():
             if member.joins is not None:
                 self._touch(member)
                 self._answer_join(group, member)
+
+    def _end_syncing(self, group: ClassicGroup, generation: int) -> None:
+        """Members that have not synced in time are removed.    Kafka: GroupMetadataManager.expirePendingSync."""
+        if group.generation == generation and group.state in {State.COMPLETING_REBALANCE, State.STABLE}:
+            for member in [group.members[each] for each in group.unsynced if each in group.members]:
+                self._remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
 
     @staticmethod
     def _choose(members: Iterable[Member]) -> str:
@@ -922,7 +938,7 @@ class Groups:
                     "clientHost": member.client_host,
                     "rebalanceTimeout": member.rebalance_ms,
                     "sessionTimeout": member.session_ms,
-                    "subscription": member.subscription(group.protocol or ""),
+                    "subscription": member.subscription(group.protocol),
                     "assignment": member.assignment,
                 }
                 for member in group.members.values()

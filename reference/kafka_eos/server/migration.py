@@ -41,7 +41,7 @@ def upgraded(
     followers: dict[str, Follower] = {}
     assigned: dict[str, Assignment] = {}
     for member in group.members.values():
-        given, said = assignment(member.assignment), subscription(member.subscription(group.protocol or ""))
+        given, said = assignment(member.assignment), subscription(member.subscription(group.protocol))
         if given is None or said is None:
             return f"{refusal} the embedded consumer protocol is malformed."
         if given[1]:  # what a leader adds for its own assignor would be lost

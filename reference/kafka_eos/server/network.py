@@ -270,9 +270,11 @@ class Connection(asyncio.Protocol):
                 self.close(f"the fate of its {exchange.api}")
             case Rule(fault=Fault.OVERTAKE, seconds=seconds):
                 self.close(f"the fate of its {exchange.api}")
-                self._server.later(seconds, partial(self._handle_alone, exchange, request))
+                self._server.later(seconds, partial(self._handle_alone, exchange, request, after))
             case Rule(fault=Fault.DELAY, seconds=seconds):
                 self._server.later(seconds, partial(self._handle_now, exchange, request, after))
+            case Rule(fault=Fault.ERROR, error=error) if _is_silent(request):
+                self.close(f"Produce with acks=0: {error.name}")
             case Rule(fault=Fault.ERROR, error=error):
                 self._reply(exchange, refusal(served_codec(), request.api, request.version, request.row, error))
             case Rule(fault=Fault.REPEAT, seconds=seconds):
@@ -286,7 +288,7 @@ class Connection(asyncio.Protocol):
                 self._handle_now(exchange, request, after)
 
     def _handle_now(self, exchange: Exchange, request: Request, events: Sequence[Rule] = ()) -> None:
-        is_silent = request.api == "Produce" and request.row["Acks"] == 0
+        is_silent = _is_silent(request)
         try:
             answer = self._server.handle(request)
         except Exception:
@@ -305,7 +307,7 @@ class Connection(asyncio.Protocol):
         if exchange.fate is not None:
             self._server.soon(self._process)  # it may have waited
 
-    def _handle_alone(self, exchange: Exchange, request: Request) -> None:
+    def _handle_alone(self, exchange: Exchange, request: Request, events: Sequence[Rule] = ()) -> None:
         """Handle a request whose answer nobody will get."""
 
         def tell(row: Message) -> None:
@@ -316,6 +318,8 @@ class Connection(asyncio.Protocol):
         except Exception:
             log.exception("%s version %d, once more", request.api, request.version)
             return
+        for rule in events:
+            self._server.bring_about(rule, request)
         if answer is not None:
             tell(answer)
         self._server.settle()
@@ -345,6 +349,11 @@ class Connection(asyncio.Protocol):
             self._answering = True  # for ever: nothing else that comes is handled
         else:
             self.close(f"the fate of its {exchange.api}")
+
+
+def _is_silent(request: Request) -> bool:
+    """Whether nobody waits for the answer to a request."""
+    return request.api == "Produce" and request.row["Acks"] == 0
 
 
 def _unsupported() -> Message:

@@ -141,8 +141,19 @@ class Leader:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset at which reading of committed data ends."""
-        return self.transactions.last_stable_offset()
+        """The offset at which reading of committed data ends; among deleted records, that of the first batch left.
+
+        Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset
+        """
+        stable = self.transactions.last_stable_offset()
+        return stable if stable >= self.log_start_offset else self._first_base_offset()
+
+    def _first_base_offset(self) -> int:
+        """The base offset of the batch in which the log starts; its end if all records are deleted."""
+        start = self.log_start_offset
+        if start == self.log_end_offset:
+            return start
+        return decode_batch(self.store.read(start, start + 1, 0, at_least_one=True))[0].base_offset
 
     def producer(self, producer_id: int) -> PartitionProducer:
         """The leader's state of a producer's transactions."""

@@ -270,7 +270,9 @@ def test_a_broker_that_answers_only_the_usual_questions_right_diverges(
     with served() as cluster:
         report = report_on(cluster, mechanism)
     found = [result for result in report.differing() if result.found is Found.DIVERGES]
-    assert {each.what for result in found for each in result.differences} == {what}
+    whats = {each.what for result in found for each in result.differences}
+    # the words about a timestamp depend on which batches have the same one, and may differ in the second partition
+    assert {each.removesuffix(IN_SECOND) for each in whats} == {what}
 
 
 def _one_marker(patch: pytest.MonkeyPatch) -> None:

@@ -679,6 +679,85 @@ def test_offsets_are_found_by_time_as_by_kafka_though_records_were_deleted(both:
             assert served == kafka, (deleted, at - start)
 
 
+def test_the_last_stable_offset_among_deleted_records_is_that_of_kafka(both: Both) -> None:
+    topic, name = both.topic(), "deleted-under-a-transaction"
+    both.ask("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": [name]})
+    for port in both.ports.values():
+        who = producer_at(port, name)
+        own = {"producer_id": who["ProducerId"], "producer_epoch": who["ProducerEpoch"], "is_transactional": True}
+        for of, data in ((name, batch(3, base_sequence=0, **own)), (None, batch(3))):
+            part = {"PartitionData": [{"Index": 0, "Records": data.encode()}]}
+            row = {"TransactionalId": of, "Acks": -1, "TimeoutMs": 1_000, "TopicData": [{"Name": topic} | part]}
+            assert set(errors_in(once_ready(port, "Produce", 12, row))) == {0}
+    for deleted in (0, 2, 3, 4, 6):
+        rows = [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "Offset": deleted}]}]
+        both.ask("DeleteRecords", 2, {"Topics": rows, "TimeoutMs": 10_000})
+        asked = [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "Timestamp": -1}]}]
+        kafka, served = both.ask("ListOffsets", 7, {"ReplicaId": -1, "IsolationLevel": 1, "Topics": asked})
+        assert served == kafka, deleted
+
+
+def test_the_first_generation_of_a_group_waits_for_as_many_as_that_of_kafka(both: Both) -> None:
+    name, protocols = "first-generation", [{"Name": "range", "Metadata": b""}]
+    both.ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [name]})
+    row = {"GroupId": name, "SessionTimeoutMs": 60_000, "RebalanceTimeoutMs": 60_000, "ProtocolType": "consumer"}
+    found = []
+    for port in both.ports.values():
+        first, _ = (once_ready(port, "JoinGroup", 7, row | {"MemberId": "", "Protocols": protocols}) for _ in range(2))
+        answer = ask(port, "JoinGroup", 7, row | {"MemberId": first["MemberId"], "Protocols": protocols})
+        found.append((answer["ErrorCode"], answer["GenerationId"], len(answer["Members"])))
+    assert found == [(0, 1, 1), (0, 1, 1)]
+
+
+def test_a_member_that_comes_with_its_id_after_a_generation_that_has_waited_for_it_is_taken_as_by_kafka(
+    both: Both,
+) -> None:
+    name = "late-with-its-id"
+    both.ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [name]})
+    row: Message = {"GroupId": name, "ProtocolType": "consumer", "Protocols": [{"Name": "range", "Metadata": b""}]}
+    row |= {"SessionTimeoutMs": 60_000, "RebalanceTimeoutMs": 1_000}
+    found = []
+    for port in both.ports.values():
+        members = [once_ready(port, "JoinGroup", 7, row | {"MemberId": ""})["MemberId"] for _ in range(3)]
+        answers = [ask(port, "JoinGroup", 7, row | {"MemberId": member}) for member in members]
+        found.append([(answer["ErrorCode"], answer["GenerationId"]) for answer in answers])
+    assert found == [[(0, 1), (0, 2), (0, 3)]] * 2
+
+
+def test_a_group_that_is_not_synced_is_that_of_kafka(both: Both) -> None:
+    name = "not-synced"
+    both.ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [name]})
+    row: Message = {"GroupId": name, "ProtocolType": "consumer", "MemberId": ""}
+    row |= {"SessionTimeoutMs": 60_000, "RebalanceTimeoutMs": 2_000}
+    stories = []
+    for port in both.ports.values():
+
+        def described(port: int = port) -> tuple[str, list[bytes]]:
+            [group] = ask(port, "DescribeGroups", 5, {"Groups": [name]})["Groups"]
+            return group["GroupState"], [member["MemberAssignment"] for member in group["Members"]]
+
+        assignors = [{"Name": assignor, "Metadata": b""} for assignor in ("sticky", "range")]
+        member = once_ready(port, "JoinGroup", 7, row | {"Protocols": assignors[1:]})["MemberId"]
+        own = {"MemberId": member, "GenerationId": 1, "Assignments": [{"MemberId": member, "Assignment": b"all"}]}
+        ask(port, "JoinGroup", 7, row | own | {"Protocols": assignors[1:]})
+        protocols = (
+            {"ProtocolType": None, "ProtocolName": "range"},
+            {"ProtocolType": "consumer", "ProtocolName": None},
+        )
+        right = {"ProtocolType": "consumer", "ProtocolName": "range"}
+        synced = [
+            ask(port, "SyncGroup", 5, {"GroupId": name} | own | each)["ErrorCode"] for each in (*protocols, right)
+        ]
+        ask(port, "JoinGroup", 7, row | own | {"Protocols": assignors})
+        story = [synced, described()]
+        deadline = time.monotonic() + 10
+        while described()[0] != "Empty":
+            assert time.monotonic() < deadline, "a member that does not sync is removed"
+            time.sleep(0.1)
+        stories.append(story)
+    assert stories == [[[23, 23, 0], ("CompletingRebalance", [b"all"])]] * 2
+
+
 @pytest.mark.parametrize("version", [8, 9])
 def test_offsets_of_groups_that_do_not_exist_are_committed_or_refused_as_by_kafka(both: Both, version: int) -> None:
     topic = both.topic()

@@ -28,7 +28,7 @@ from kafka_eos_checks.audit.rules.applications import INPUT_RULES, NOT_PROCESSED
 from kafka_eos_checks.audit.rules.declared import Known, WrongQuestion, check_names
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.testing import exactly_once, in_process_broker
-from kafka_eos_checks.testing.exactly_once import AmbiguousRecords, StoredRecord, _not_judged
+from kafka_eos_checks.testing.exactly_once import AmbiguousRecords, Progress, StoredRecord, _not_judged
 from kafka_eos_checks.testing.in_process_broker import (
     DATA,
     HISTORY,
@@ -489,6 +489,18 @@ def test_waiting_in_vain_ends_after_its_seconds(
     assert sum(slept) == pytest.approx(3, abs=2 * in_process_broker.POLL_SECONDS)
     copy_all(app)
     assert broker.wait_until_read(inputs="in", group="g", seconds=3)
+
+
+def test_inputs_that_are_deleted_meanwhile_are_not_waited_for(broker: InProcessBroker, app: Application) -> None:
+    """An application that never read them never will."""
+    progress = Progress(broker.folder / DATA, ["in"], "g")
+
+    def is_past_all() -> bool:
+        return broker.call(lambda server: progress.is_past_all(server.cluster))
+
+    assert not is_past_all()
+    delete_inputs(app, 3)
+    assert is_past_all()
 
 
 def test_waiting_for_a_topic_that_is_not_there_is_refused(broker: InProcessBroker) -> None:

@@ -304,6 +304,21 @@ def test_histories_have_the_verdicts_of_their_traces_one_by_one(histories: list[
         }
 
 
+def test_a_restart_is_one_of_its_own_history_though_another_one_has_the_same_name(
+    histories: list[Path], tmp_path: Path
+) -> None:
+    (path,) = (path for path in histories if path.name == "trace.jsonl")
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    files = [tmp_path / "restarted" / path.name, tmp_path / "other" / path.name]
+    for file, left_out in zip(files, ("nothing", '"Restart"'), strict=True):
+        file.parent.mkdir()
+        file.write_text("".join(line for line in lines if left_out not in line), encoding="utf-8")
+    alone = [in_process(pieces_of([file]), RULES).to_pylist() for file in files]
+    together = in_process(pieces_of(files), RULES).to_pylist()
+    assert together == [row | {"source": source} for source, own in enumerate(alone) for row in own]
+    assert [row["steps"] for row in alone[0]] != [row["steps"] for row in alone[1]]
+
+
 def _traces(path: Path) -> list[Trace]:
     return [found for found in command.partitions(path) if isinstance(found, Trace)]
 

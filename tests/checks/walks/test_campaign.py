@@ -3,8 +3,11 @@
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from kafka_eos.machines.machine import Action, Instance
-from kafka_eos_checks.walks.campaign import LayerTally, Tally, all_layers, difference, run_seeds
+from kafka_eos_checks.walks import campaign
+from kafka_eos_checks.walks.campaign import Failure, LayerTally, Tally, all_layers, difference, run_seeds
 from kafka_eos_checks.walks.properties import Wrong
 from kafka_eos_checks.walks.walk import Coverage, Run
 
@@ -29,6 +32,12 @@ def test_of_each_layer_the_same_share_of_runs_is_judged_twice() -> None:
     chosen = [layer for layer in all_layers() if layer.name in {"MirrorOffsetsInTarget", "Outbox"}]
     tally = run_seeds(range(8), chosen, sample=2)
     assert [(layer.runs, layer.sampled) for layer in tally.layers.values()] == [(4, 2), (4, 2)]
+
+
+def test_a_second_judgement_that_differs_is_a_failure_of_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = [layer for layer in all_layers() if layer.name == "Outbox"]
+    monkeypatch.setattr(campaign, "difference", lambda run, _: f"run {run.seed} differs")
+    assert run_seeds(range(2), chosen, sample=2).failures == [Failure("Outbox", 0, "run 0 differs")]
 
 
 def test_a_second_judgement_that_takes_other_steps_or_finds_something_else_is_a_difference() -> None:

@@ -548,6 +548,13 @@ def test_the_corpus_depends_only_on_the_layers_and_their_modules(
     assert (found == list(kept.specs(campaign.all_layers()))) == same
 
 
+def test_what_is_kept_of_a_release_depends_on_its_rules() -> None:
+    layer = next(layer for layer in campaign.all_layers("4.3") if layer.model.overrides)
+    (rule, *_), model = layer.model.overrides, layer.model
+    other = replace(layer, model=replace(model, overrides={**model.overrides, rule: "AnotherOperator"}))
+    assert list(kept.specs([other])) != list(kept.specs([layer]))
+
+
 def test_the_corpus_depends_on_exactly_the_modules_that_a_run_imports() -> None:
     code = "import sys, kafka_eos_checks.walks.campaign\n"
     code += "for name, each in sys.modules.items(): name.startswith('kafka_eos') and print(each.__file__)"

@@ -12,7 +12,7 @@ import pytest
 from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.audit.rules.transactions import HANGING
 from kafka_eos_checks.watch import journal as journals
-from kafka_eos_checks.watch.journal import CHECKPOINT, REPORTS, Journal, UnusableFolder
+from kafka_eos_checks.watch.journal import CHECKPOINT, FORMAT, REPORTS, Journal, UnusableFolder
 from kafka_eos_checks.watch.reports import RESOLVED, Clock, Report, Row, Since, report_row
 
 from .conftest import PLACE, Written
@@ -218,11 +218,19 @@ def test_two_watchers_cannot_use_one_folder(tmp_path: Path) -> None:
     Journal(tmp_path).close()
 
 
+WHOLE = {"format": FORMAT, "reports": 2, "latest": [], "state": {}}
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
         (lambda folder: (folder / CHECKPOINT).write_text("{"), "is no checkpoint"),
         (lambda folder: (folder / CHECKPOINT).write_text("[]"), "is no checkpoint"),
+        (lambda folder: (folder / CHECKPOINT).write_text("[" * 100_000), "is no checkpoint"),
+        *(
+            (lambda folder, own=own: (folder / CHECKPOINT).write_text(json.dumps(WHOLE | own)), "is no checkpoint")
+            for own in ({"reports": "2"}, {"latest": None}, {"latest": [2]})
+        ),
         (lambda folder: (folder / CHECKPOINT).unlink(), "has 2 reports and no checkpoint.json"),
         (lambda folder: (folder / REPORTS).unlink(), "knows 2 reports, and reports.jsonl has 0"),
         (lambda folder: (folder / REPORTS).write_text("{}\n" * 3), "knows 2 reports, and reports.jsonl has 3"),

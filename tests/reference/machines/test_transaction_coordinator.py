@@ -343,6 +343,15 @@ def test_a_fence_of_version_1_that_could_not_be_written_bumps_once_for_all_tries
     assert (written.durable.epoch, written.metadata.failed_fence) == (1, False)
 
 
+def test_the_log_does_not_know_of_a_fence_that_failed_so_that_the_next_coordinator_fences_again() -> None:
+    for constants, version in ((MODEL, 2), (VERSION_1, 1)):
+        state = after(IN, OK, add(0, version=version), OK, IN, "AbortFenced", "AppendTimesOut", constants=constants)
+        epoch = state.metadata.epoch
+        state = going_on(state, add(epoch, "q", version), OK)
+        assert (state.metadata.failed_fence, state.durable.failed_fence) == (True, False)
+        assert going_on(state, "Failover(0)", IN, "AbortFenced", OK).durable.epoch == epoch + 1
+
+
 # --- the log ----------------------------------------------------------------------------------------------------
 
 

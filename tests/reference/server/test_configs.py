@@ -69,6 +69,14 @@ def test_a_batch_may_be_as_large_as_its_topic_says(make: Make) -> None:
     assert send(wire, "small")["ErrorCode"] == E.MESSAGE_TOO_LARGE
 
 
+def test_a_batch_may_be_as_large_as_its_topic_says_also_in_the_compression_of_its_topic(make: Make) -> None:
+    wire = make()
+    for name, error in (("producer", E.NONE), ("uncompressed", E.MESSAGE_TOO_LARGE)):
+        create(wire, name, compression_type=name, max_message_bytes="200")
+        sent = send(wire, name, records=[Record(value=bytes(1_000))], compression=CompressionType.GZIP)
+        assert sent["ErrorCode"] == error
+
+
 def test_a_batch_as_large_as_its_limit_is_taken_and_one_byte_more_is_not(wire: Wire) -> None:
     size = len(build_batch([Record(value=b"x" * 100)], base_timestamp=NOW).encode())
     for limit, error in ((size, E.NONE), (size - 1, E.MESSAGE_TOO_LARGE)):

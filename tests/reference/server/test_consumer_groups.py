@@ -393,6 +393,15 @@ def test_an_instance_that_is_back_has_its_partitions_since_they_were_assigned(
     assert commits(wire, 0, 3, 4) == [before_it_was_away, E.NONE]
 
 
+def test_an_instance_that_leaves_while_it_gives_partitions_up_may_be_away_as_long_as_any(wire: Wire) -> None:
+    beat(wire, "a", 0, InstanceId="i")
+    beat(wire, "b", 0)
+    assert len(parts(beat(wire, "a", 2, {0, 1, 2, 3}, InstanceId="i")) or ()) == 2
+    beat(wire, "a", -2, InstanceId="i")
+    wire.wait(6_000)
+    assert beat(wire, "c", 0, InstanceId="i")["MemberEpoch"] == 3  # nobody has left or joined
+
+
 def test_an_instance_that_stays_away_is_removed_when_its_session_ends(wire: Wire) -> None:
     beat(wire, "a", 0, InstanceId="i")
     beat(wire, "a", -2, InstanceId="i")

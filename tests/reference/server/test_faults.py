@@ -150,6 +150,14 @@ def test_a_request_has_one_fate_and_all_events() -> None:
     assert [tally.fired for tally in faults.tallies] == [1, 1, 2, 2]
 
 
+def test_an_event_after_a_request_that_is_never_handled_has_not_fired() -> None:
+    fates = [rule("close", nth=1), rule("error", api="Produce", error="NOT_COORDINATOR", nth=2)]
+    faults = Faults([rule("restart", when="after"), rule("restart", when="before"), *fates])
+    found = [[each.fault for each in faults.due(asked())] for _ in range(3)]
+    assert found == [[Fault.RESTART, Fault.CLOSE], [Fault.RESTART, Fault.ERROR], [Fault.RESTART, Fault.RESTART]]
+    assert [tally.fired for tally in faults.tallies] == [1, 3, 1, 1]
+
+
 def test_what_has_nothing_to_move_is_no_match() -> None:
     nothing = Asked(api="Heartbeat", client="c", node=1, subjects=Subjects((), (), ()))
     assert not any(rule(do).matches(nothing) for do in ("move-leader", "move-coordinator", "time-out-transaction"))

@@ -22,14 +22,20 @@ SESSION, REBALANCE = 10_000, 30_000
 
 
 def join(
-    wire: Wire, member: str = "", *, names: tuple[str, ...] = ("range",), version: int = 5, **more: Any
+    wire: Wire,
+    member: str = "",
+    *,
+    names: tuple[str, ...] = ("range",),
+    version: int = 5,
+    rebalance_ms: int = REBALANCE,
+    **more: Any,
 ) -> Message | None:
     return wire.send(
         "JoinGroup",
         version,
         GroupId="g",
         SessionTimeoutMs=SESSION,
-        RebalanceTimeoutMs=REBALANCE,
+        RebalanceTimeoutMs=rebalance_ms,
         MemberId=member,
         ProtocolType="consumer",
         Protocols=[{"Name": name, "Metadata": name.encode()} for name in names],
@@ -180,12 +186,27 @@ def test_a_rebalance_waits_for_everybody_and_the_leader_assigns(wire: Wire) -> N
     assert beat(wire, first, 2) == beat(wire, second, 2) == E.NONE
 
 
-def test_the_protocol_that_most_prefer_is_chosen_among_those_that_all_know(wire: Wire) -> None:
+def test_only_the_first_generation_does_not_wait_for_a_member_that_was_given_an_id(wire: Wire) -> None:
+    """As in Kafka: see test_beside_kafka.py.    Kafka: GroupMetadataManager.maybeCompleteJoinPhase."""
+    first, second, third = (named(wire) for _ in range(3))
+    row = join(wire, first)
+    assert row is not None
+    assert (row["GenerationId"], len(row["Members"])) == (1, 1)
+    sync(wire, first, 1, {first: b"all"})
+    assert join(wire, second) is None
+    assert join(wire, first) is None, "the third is waited for"
+    row = join(wire, third)
+    assert row is not None
+    assert row["GenerationId"] == 2
+
+
+def test_the_protocol_that_most_prefer_is_chosen_among_those_that_all_know(make: Make) -> None:
+    wire = make(settings=Settings(group_initial_delay_ms=1))
     one, two = named(wire), named(wire)
     assert join(wire, one, names=("sticky", "range")) is None
-    row = join(wire, two, names=("range",))
-    assert row is not None
-    assert row["ProtocolName"] == "range"
+    assert join(wire, two, names=("range",)) is None
+    wire.wait(2)
+    assert [row["ProtocolName"] for row in wire.late] == ["range", "range"]
     refused = join(wire, "", names=("other",))
     assert refused is not None
     assert refused["ErrorCode"] == E.INCONSISTENT_GROUP_PROTOCOL
@@ -202,6 +223,38 @@ def test_a_member_that_does_not_rejoin_in_time_is_removed(wire: Wire) -> None:
     [row] = wire.late
     assert (row["GenerationId"], row["Leader"], len(row["Members"])) == (2, second, 1)
     assert beat(wire, first, 1) == E.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_was_given_an_id_may_come_after_the_generation_that_has_not_waited_longer(wire: Wire) -> None:
+    """As in Kafka: see test_beside_kafka.py."""
+    first = named(wire)
+    join(wire, first, rebalance_ms=1_000)
+    sync(wire, first, 1, {first: b"all"})
+    second, third = named(wire), named(wire)
+    assert join(wire, second, rebalance_ms=1_000) is None
+    assert join(wire, first, rebalance_ms=1_000) is None
+    wire.wait(1_001)
+    assert [row["GenerationId"] for row in wire.late] == [2, 2]
+    assert join(wire, third) is None
+    assert beat(wire, first, 2) == E.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_member_that_does_not_sync_in_time_is_removed(wire: Wire, leads: bool) -> None:
+    """As in Kafka: see test_beside_kafka.py."""
+    first = named(wire)
+    join(wire, first, rebalance_ms=1_000)
+    sync(wire, first, 1, {first: b"all"})
+    second = named(wire)
+    join(wire, second, rebalance_ms=1_000)
+    join(wire, first, rebalance_ms=1_000)
+    one, other = (second, first) if leads else (first, second)  # the first one leads
+    sync(wire, one, 2, {first: b"1", second: b"2"})
+    wire.wait(999)
+    assert beat(wire, other, 2) == E.NONE
+    wire.wait(1)
+    assert beat(wire, other, 2) == E.UNKNOWN_MEMBER_ID
+    assert beat(wire, one, 2) == E.REBALANCE_IN_PROGRESS
 
 
 def test_a_member_that_is_silent_loses_its_session(wire: Wire) -> None:
@@ -665,8 +718,16 @@ def test_a_group_needs_a_name_and_a_sync_the_protocol_of_the_group(wire: Wire) -
     ):
         assert wire.ask(api, 3, GroupId="", **more)["ErrorCode"] == E.INVALID_GROUP_ID
     row: Message = {"GroupId": "g", "GenerationId": 1, "MemberId": member, "Assignments": []}
-    for wrong in ({"ProtocolName": "sticky"}, {"ProtocolType": "connect"}):
-        assert wire.ask("SyncGroup", 5, **(row | wrong))["ErrorCode"] == E.INCONSISTENT_GROUP_PROTOCOL
+    right = {"ProtocolType": "consumer", "ProtocolName": "range"}
+    for wrong in (
+        {"ProtocolName": "sticky"},
+        {"ProtocolType": "connect"},
+        {"ProtocolName": None},
+        {"ProtocolType": None},
+    ):
+        assert wire.ask("SyncGroup", 5, **(row | right | wrong))["ErrorCode"] == E.INCONSISTENT_GROUP_PROTOCOL
+    assert wire.ask("SyncGroup", 5, **(row | right))["ErrorCode"] == E.NONE
+    assert wire.ask("SyncGroup", 4, **row)["ErrorCode"] == E.NONE, "the versions before have no place for the protocol"
 
 
 def test_a_group_is_described_with_what_members_said_only_when_it_is_stable(wire: Wire) -> None:
@@ -678,6 +739,15 @@ def test_a_group_is_described_with_what_members_said_only_when_it_is_stable(wire
         "",
         b"",
     )
+
+
+def test_a_group_is_described_with_its_last_assignment_until_there_is_another(wire: Wire) -> None:
+    """As in Kafka: see test_beside_kafka.py."""
+    member = alone(wire)
+    join(wire, member, names=("sticky", "range"))
+    [group] = wire.ask("DescribeGroups", 5, Groups=["g"])["Groups"]
+    [described] = group["Members"]
+    assert (group["GroupState"], described["MemberAssignment"]) == ("CompletingRebalance", b"all")
 
 
 def test_a_member_is_described_with_the_id_and_the_host_of_its_client(wire: Wire) -> None:
@@ -713,6 +783,15 @@ def test_offsets_of_members_that_are_no_consumers_cannot_be_deleted(wire: Wire) 
     assert DELETED["offset"](wire)["ErrorCode"] == E.NON_EMPTY_GROUP
     wire.ask("LeaveGroup", 2, GroupId="g", MemberId=member)
     assert DELETED["offset"](wire)["ErrorCode"] == E.NONE
+
+
+def test_a_member_that_waits_to_join_need_not_know_the_assignor_of_the_generation_before_it(wire: Wire) -> None:
+    row = join(wire, names=("sticky", "range"), version=3)
+    assert row is not None
+    sync(wire, str(row["MemberId"]), 1, {str(row["MemberId"]): b"all"})
+    assert join(wire, names=("range",), version=3) is None
+    part = DELETED["offset"](wire)["Topics"][0]["Partitions"][0]
+    assert part["ErrorCode"] == E.GROUP_SUBSCRIBED_TO_TOPIC, "what such members say cannot be read"
 
 
 @pytest.mark.parametrize(

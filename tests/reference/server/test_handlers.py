@@ -432,6 +432,21 @@ def test_an_offset_found_by_time_is_before_the_last_stable_offset(wire: Wire) ->
     assert offset_at(wire, start + 1_000, committed=True)["Offset"] == 1
 
 
+def test_a_last_stable_offset_among_deleted_records_is_that_of_the_first_batch_that_is_left(wire: Wire) -> None:
+    """The expected answers are Kafka's: see test_beside_kafka.py."""
+    _, *who = wire.init()
+    wire.add((who[0], who[1]))
+    wire.produce(producer=(who[0], who[1]), sequence=0, transactional_id="x", count=3)
+    wire.produce(count=3)
+    for deleted, stable in ((0, 0), (2, 0), (3, 3), (4, 3), (6, 6)):
+        rows = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Offset": deleted}]}]
+        wire.ask("DeleteRecords", 2, Topics=rows)
+        assert offset_at(wire, -1, committed=True)["Offset"] == stable, deleted
+    assert wire.fetch(offset=6, committed=True)["LastStableOffset"] == 6
+    wire.end((who[0], who[1]))
+    assert offset_at(wire, -1, committed=True)["Offset"] == 7
+
+
 def test_an_offset_is_told_with_the_leader_epoch_of_its_record(make: Make) -> None:
     """Kafka: UnifiedLog.fetchOffsetByTimestamp."""
     wire = make(brokers=2)

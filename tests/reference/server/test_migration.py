@@ -41,7 +41,7 @@ def join(wire: Wire, member: str = "", owned: tuple[int, ...] = (), *, name: str
 
 def sync(wire: Wire, member: str, generation: int, assigned: bytes | None = None) -> tuple[int, bytes]:
     rows = [] if assigned is None else [{"MemberId": member, "Assignment": assigned}]
-    row = wire.ask("SyncGroup", 5, GroupId="g", GenerationId=generation, MemberId=member, Assignments=rows)
+    row = wire.ask("SyncGroup", 4, GroupId="g", GenerationId=generation, MemberId=member, Assignments=rows)
     return row["ErrorCode"], row["Assignment"]
 
 
@@ -114,6 +114,18 @@ def test_a_waiting_member_of_a_classic_group_is_told_to_join_again(wire: Wire) -
     row = {"GroupId": "g", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 30_000, "ProtocolType": "consumer"}
     assert wire.send("JoinGroup", 7, MemberId=second, Protocols=protocols, **row) is None
     beat(wire, "new", 0)
+    assert [late["ErrorCode"] for late in wire.late] == [E.REBALANCE_IN_PROGRESS]
+
+
+def test_a_group_without_a_generation_yet_becomes_a_consumer_group(make: Make) -> None:
+    """Kafka has no assignor then and answers UNKNOWN_SERVER_ERROR."""
+    wire = make(settings=Settings(group_initial_delay_ms=3_000))
+    wire.topic(partitions=4)
+    member = str(join(wire)["MemberId"])
+    row = {"GroupId": "g", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 30_000, "ProtocolType": "consumer"}
+    protocols = [{"Name": "range", "Metadata": said([])}]
+    assert wire.send("JoinGroup", 7, MemberId=member, Protocols=protocols, **row) is None
+    assert beat(wire, "new", 0)["ErrorCode"] == E.NONE
     assert [late["ErrorCode"] for late in wire.late] == [E.REBALANCE_IN_PROGRESS]
 
 

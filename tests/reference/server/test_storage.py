@@ -151,6 +151,19 @@ def test_other_damage_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
     assert log.read_bytes() == damaged
 
 
+def test_a_segment_that_is_not_the_last_one_is_not_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "SEGMENT_BYTES", 100)
+    directory = Directory(tmp_path)
+    directory.cluster_id("c")
+    fill(directory.create("t", 0, UUID(int=5)), [40, 1])
+    log = tmp_path / "t-0" / f"{0:020}.log"
+    kept = log.read_bytes()[:-1]
+    log.write_bytes(kept)
+    with pytest.raises(DamagedLog, match=r"00\.log: at byte 0: "):
+        list(Directory(tmp_path).recover())
+    assert log.read_bytes() == kept
+
+
 @pytest.mark.parametrize("damage", ["zeroes before a batch", "a message of an older format"])
 def test_what_is_no_unfinished_write_is_not_cut_off(damage: str, tmp_path: Path) -> None:
     directory = Directory(tmp_path)

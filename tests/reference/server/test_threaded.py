@@ -280,6 +280,30 @@ def test_an_error_answers_a_request_that_is_not_handled(start: Start, connect: C
     assert client.produce() == ErrorCode.NONE
 
 
+def test_an_error_costs_the_connection_of_a_client_that_waits_for_no_answer(start: Start, connect: Connect) -> None:
+    """Kafka: KafkaApis.handleProduceRequest, with acks=0."""
+    cluster = start()
+    cluster.fault("error", api="Produce", nth=1, error="NOT_ENOUGH_REPLICAS")
+    client, batch = connect(cluster), build_batch([Record()], base_timestamp=1).encode()
+    client.send("Produce", 9, Acks=0, TopicData=[{"Name": "t", "PartitionData": [{"Index": 0, "Records": batch}]}])
+    assert client.ask("ListGroups", 4) is None
+    assert end_offset(cluster) == 0
+
+
+@pytest.mark.parametrize(("do", "options", "fired"), [("overtake", {"seconds": 0}, 1), ("close", {}, 0)])
+def test_an_event_after_a_request_happens_once_that_is_handled(
+    start: Start, connect: Connect, do: str, options: dict[str, int], fired: int
+) -> None:
+    cluster = start(brokers=2)
+    cluster.fault(do, api="Produce", nth=1, **options)
+    event = cluster.fault("move-leader", api="Produce", nth=1, when="after")
+    assert connect(cluster).produce() is None
+    assert waits_for(lambda: end_offset(cluster) == fired)
+    client = connect(cluster, 1 + fired)
+    assert client.produce() == ErrorCode.NONE, "the leader has moved, or has not"
+    assert event.fired == fired
+
+
 # --- events ----------------------------------------------------------------------------------------------------------
 
 

@@ -406,6 +406,21 @@ def test_a_coordinator_that_moves_goes_on_where_the_other_one_was(make: Make) ->
     assert (again["ProducerId"], again["ProducerEpoch"]) == (row["ProducerId"], row["ProducerEpoch"] + 1)
 
 
+def test_the_next_coordinator_writes_a_marker_that_the_leader_has_refused(wire: Wire) -> None:
+    """Kafka: TransactionMarkerRequestCompletionHandler, which gives up a marker of a coordinator that is fenced."""
+    _, *who = wire.init()
+    wire.add((who[0], who[1]))
+    topics = [{"Name": "t", "PartitionIndexes": [0]}]
+    marker = {"ProducerId": who[0], "ProducerEpoch": who[1], "TransactionResult": False, "Topics": topics}
+    wire.ask("WriteTxnMarkers", 1, Markers=[marker | {"CoordinatorEpoch": 1}])
+    wire.end((who[0], who[1]))
+    assert described(wire)["TransactionState"] == "PrepareCommit"
+    leader = wire.cluster.state_partition("x")
+    wire.cluster.move_leader(leader.topic, leader.partition, leader.node)
+    wire.wait(1)
+    assert described(wire)["TransactionState"] == "CompleteCommit"
+
+
 @pytest.mark.parametrize(("moves", "error"), [(False, E.NONE), (True, E.PRODUCER_FENCED)])
 def test_a_coordinator_that_moves_knows_no_more_than_its_log(moves: bool, error: ErrorCode, make: Make) -> None:
     wire = make(brokers=2, settings=Settings(transactions=TransactionSettings(version=1)))
@@ -520,6 +535,19 @@ def test_a_batch_outside_of_transactions_is_in_none_over_a_restart(make: Make, t
     after = make(storage=Directory(tmp_path))
     assert after.fetch(committed=True)["LastStableOffset"] == 2
     assert after.produce(producer=(who[0], who[1]), sequence=2) == (0, 2)
+
+
+def test_a_producer_is_forgotten_with_the_questions_about_it(make: Make) -> None:
+    wire = make(settings=Settings(producer_id_expiration_ms=EXPIRY_CHECK_MS))
+    wire.topic()
+    _, *who = wire.init()
+    wire.add((who[0], who[1]))
+    wire.produce(producer=(who[0], who[1]), sequence=0, transactional_id="x")
+    wire.end((who[0], who[1]))
+    leader = wire.cluster.topics["t"].partitions[0]
+    assert (leader.guarded_producers, len(leader.last_timestamps)) == (1, 1)
+    wire.wait(2 * EXPIRY_CHECK_MS)
+    assert (leader.guarded_producers, len(leader.last_timestamps)) == (0, 0)
 
 
 def test_a_transactional_id_expires_after_its_last_use_over_a_restart(make: Make, tmp_path: Path) -> None:

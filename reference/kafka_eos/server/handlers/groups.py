@@ -6,7 +6,7 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.server.cluster import Cluster
 from kafka_eos.server.consumer_groups import JOIN, LEAVE_FOR_A_WHILE, Follower, FollowingGroup, by_topic
 from kafka_eos.server.consumer_protocol import CONSUMER
-from kafka_eos.server.groups import State
+from kafka_eos.server.groups import FIRST_NAMING_PROTOCOL, State
 from kafka_eos.server.handlers.request import (
     Request,
     group_error,
@@ -42,6 +42,8 @@ def join_group(cluster: Cluster, request: Request) -> Message | None:
 
 def sync_group(cluster: Cluster, request: Request) -> Message | None:
     """Take part in the assignment of a generation."""
+    if request.version >= FIRST_NAMING_PROTOCOL and None in (request.row["ProtocolType"], request.row["ProtocolName"]):
+        return {"ErrorCode": ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
     error = named_group_error(cluster, request, request.row["GroupId"])
     if error is not ErrorCode.NONE:
         return {"ErrorCode": error}
@@ -108,8 +110,8 @@ def describe_groups(cluster: Cluster, request: Request) -> Message:
                         "GroupInstanceId": member.instance_id,
                         "ClientId": member.client_id,
                         "ClientHost": member.client_host,
-                        "MemberMetadata": member.subscription(group.protocol or "") if is_stable else b"",
-                        "MemberAssignment": member.assignment if is_stable else b"",
+                        "MemberMetadata": member.subscription(group.protocol) if is_stable else b"",
+                        "MemberAssignment": member.assignment,
                     }
                     for member in group.members.values()
                 ],
