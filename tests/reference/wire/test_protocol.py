@@ -78,6 +78,7 @@ def test_a_request_that_is_cut_off_anywhere_is_refused(codec: Codec, length: int
     [
         ("7fffffff", "elements announced"),  # an array of 2^31 - 1 elements
         ("fffffffe", "elements announced"),  # of -2
+        ("ffffffff", "-1 elements announced"),  # none, which this one may not be
         ("00000001 7fff", "32767 bytes announced"),  # a string longer than the message
         ("00000001 0001 ff", "no UTF-8"),
     ],
