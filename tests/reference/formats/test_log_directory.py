@@ -12,6 +12,8 @@ from kafka_eos.formats.log_directory import (
     find_log_directories,
     is_set_aside,
     linked_directories,
+    misnamed,
+    stands_for_logs,
 )
 
 
@@ -192,6 +194,27 @@ def test_a_folder_that_lost_the_name_of_its_partition_is_told_to_get_it_back(tmp
     make_partition(tmp_path, "orders-0").rename(tmp_path / "copied")
     with pytest.raises(NotALogDirectory, match=r"it has segments itself, so give it back the name of its partition"):
         find_log_directories(tmp_path / "copied")
+
+
+def test_an_empty_folder_is_no_log_directory(tmp_path: Path) -> None:
+    with pytest.raises(NotALogDirectory, match=r"right below it; give a broker's log.dirs or a copy of it$"):
+        find_log_directories(tmp_path)
+
+
+def test_folders_and_segments_with_other_names_than_a_broker_gives_are_told(tmp_path: Path) -> None:
+    make_partition(tmp_path, "orders-0", segment_name(0), segment_name(5, "log.gz"), segment_name(9, "log.deleted"))
+    make_partition(tmp_path, "orders 1")
+    make_partition(tmp_path, "orders-2.0f-delete", segment_name(0), segment_name(5, "log.gz"))
+    make_partition(tmp_path, "notes", "readme.txt")
+    told = [Path("orders 1"), Path("orders-0") / segment_name(5, "log.gz")]
+    assert misnamed(tmp_path, find_log_directories(tmp_path)) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "stands"), [("orders-0", True), (segment_name(0), True), ("readme.txt", False), ("orders", False)]
+)
+def test_names_of_partitions_and_of_segments_stand_for_logs(name: str, stands: bool) -> None:
+    assert stands_for_logs(name) == stands
 
 
 def test_folders_with_partitions_further_below_are_named_as_they_can_be_given(

@@ -389,3 +389,25 @@ def test_a_mutated_batch_is_read_or_malformed_inside_its_bytes(batch: RecordBatc
     except MalformedBatch as error:
         position = error.position
     assert 0 <= position <= len(mutated)
+
+
+@pytest.mark.parametrize("delta", [-65, -64, -63, 63, 64])
+def test_a_timestamp_delta_is_read_whatever_bytes_its_varint_takes(delta: int) -> None:
+    batch = build_batch([Record(value=b"a"), Record(value=b"b", offset_delta=1, timestamp_delta=delta)])
+    assert [record.timestamp_delta for record in decode_batch(batch.encode())[0].records()] == [0, delta]
+
+
+def test_the_next_offset_of_a_batch_is_an_int64() -> None:
+    last = 2**63 - 2
+    assert decode_batch(build_batch([Record(value=b"a")], base_offset=last).encode())[0].base_offset == last
+    two = [Record(value=b"a"), Record(value=b"b", offset_delta=1)]
+    for records, first in (([Record(value=b"a")], 2**63 - 1), (two, last)):
+        with pytest.raises(MalformedBatch):
+            decode_batch(build_batch(records, base_offset=first).encode())
+
+
+@pytest.mark.parametrize("size", [56, 57, 58, 59, 63, 64])
+def test_a_record_is_read_whatever_bytes_the_varints_of_its_sizes_take(size: int) -> None:
+    """The varint of a record's size has a second byte from 58 bytes of value on, that of the value's from 64."""
+    batch = build_batch([Record(value=b"v" * size), Record(value=b"w", offset_delta=1)])
+    assert [record.value for record in decode_batch(batch.encode())[0].records()] == [b"v" * size, b"w"]
