@@ -144,6 +144,22 @@ def test_a_message_of_the_formats_before_batches_may_be_cut_off_anywhere() -> No
         assert [region[:2] for region in rest] == ([(len(old), len(old) + length)] if length else [])
 
 
+def test_a_batch_is_found_right_after_a_byte_of_damage() -> None:
+    assert found(b"\x07" + batch(1).encode()) == [(0, 1, RegionKind.CORRUPT), (1, 1)]
+
+
+def test_a_batch_is_found_though_the_byte_before_its_magic_is_like_it() -> None:
+    """The leader epoch ends with the byte of the magic, and the CRC with 0, as the attributes begin."""
+    alike = (dataclasses.replace(batch(number), partition_leader_epoch=2).encode() for number in range(256))
+    data = next(encoded for encoded in alike if encoded[15] == encoded[16] and encoded[20] == 0)
+    first, second = found(bytes(5) + data)
+    assert (first, second[0]) == ((0, 5, RegionKind.CORRUPT), 5)
+
+
+def test_a_batch_that_the_cleaner_has_emptied_is_taken_for_one() -> None:
+    assert segment._plausible_size(dataclasses.replace(batch(3), record_count=0).encode(), 0) == SIZE
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -158,6 +174,12 @@ def test_a_message_of_the_formats_before_batches_may_be_cut_off_anywhere() -> No
 def test_an_implausible_header_is_not_taken_for_the_next_batch(change: dict[str, int]) -> None:
     assert segment._plausible_size(batch(3).encode(), 0) == SIZE
     assert segment._plausible_size(dataclasses.replace(batch(3), **change).encode(), 0) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("magic", [1, 3])
+def test_a_batch_of_another_format_is_not_taken_for_the_next(magic: int) -> None:
+    data = batch(3).encode()
+    assert segment._plausible_size(data[:16] + bytes([magic]) + data[17:], 0) is None
 
 
 def test_the_search_for_a_batch_gives_up_when_its_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_eos.formats.transaction_log import (
+    DEFAULT_MAX_TIMEOUT_MS,
     LEGAL_TRANSITIONS,
     WRITTEN_STATES,
     MalformedTransactionRecord,
@@ -253,6 +254,10 @@ def test_only_since_transaction_version_2_an_abort_needs_no_begun_transaction() 
         assert extras == {(before, TransactionState.PREPARE_ABORT) for before in (empty, commit, abort)}
     assert all(is_legal(before, after, 2) for before, after in LEGAL_TRANSITIONS)
     assert not is_legal(TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_ABORT, 2)
+
+
+def test_the_longest_timeout_is_a_quarter_of_an_hour_by_default_as_in_kafka() -> None:
+    assert DEFAULT_MAX_TIMEOUT_MS == 15 * 60 * 1000
 
 
 def test_pending_states_are_not_among_the_written_states() -> None:

@@ -3,6 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_eos.errors import MalformedBatch
+from kafka_eos.formats.record_fields import FieldReader, MalformedRecord
 from kafka_eos.formats.varint import (
     INT32_MAX,
     INT32_MIN,
@@ -94,3 +95,14 @@ def test_a_number_out_of_range_is_not_encoded_as_a_varint(value: int) -> None:
 def test_a_number_out_of_range_is_not_encoded_as_a_varlong(value: int) -> None:
     with pytest.raises(OverflowError, match="64 bits"):
         encode_varlong(value)
+
+
+@pytest.mark.parametrize(("encoded", "value"), [("7f", 127), ("8001", 128), ("ffffffff07", 2**31 - 1)])
+def test_an_unsigned_varint_of_a_coordinators_record_has_31_bits_at_most(encoded: str, value: int) -> None:
+    assert FieldReader(bytes.fromhex(encoded), flexible=True).unsigned_varint() == value
+
+
+@pytest.mark.parametrize("encoded", ["8000", "8080808008", "ffffffff0f", "8080808080"])
+def test_a_longer_unsigned_varint_is_malformed(encoded: str) -> None:
+    with pytest.raises(MalformedRecord, match="a varint"):
+        FieldReader(bytes.fromhex(encoded), flexible=True).unsigned_varint()
