@@ -47,16 +47,12 @@ def encoded(value: SpecValue) -> Any:
     if isinstance(value, int):
         return {"#bigint": str(value)}
     if isinstance(value, frozenset):
-        return {"#set": sorted(map(encoded, value), key=_text)}
+        return {"#set": sorted(map(encoded, value), key=json.dumps)}
     if isinstance(value, Mapping):
         if value and all(isinstance(key, str) for key in value):
             return {key: encoded(value[key]) for key in sorted(value)}
-        return {"#map": sorted(([encoded(key), encoded(each)] for key, each in value.items()), key=_text)}
+        return {"#map": sorted(([encoded(key), encoded(each)] for key, each in value.items()), key=json.dumps)}
     return [encoded(each) for each in value]
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
 
 
 @dataclass(slots=True)

@@ -95,8 +95,8 @@ def test_the_behaviours_take_every_edge_and_nothing_else(exported: Path, graph: 
         metas = [state.pop("#meta") for state in states]
         places = [numbers[json.dumps(state, sort_keys=True)] for state in states]
         assert places[0] == 0
+        assert [meta.pop("index") for meta in metas] == list(range(len(metas)))
         for source, meta, target in zip(places, metas[1:], places[1:], strict=False):
-            meta.pop("index")
             taken.add((source, labels[json.dumps(meta, sort_keys=True)], target))
     assert taken == set(map(tuple, graph["edges"]))
 

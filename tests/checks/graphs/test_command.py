@@ -17,6 +17,7 @@ from kafka_eos_checks.graphs import command as conformance
 from kafka_eos_checks.graphs.command import (
     MAX_DIFFERENCES,
     Comparison,
+    Difference,
     compare,
     conformance_verdict,
     mutant_verdict,
@@ -210,6 +211,18 @@ def test_a_mutant_that_fails_here_and_differs_there_is_told_apart(
     assert comparison.crash_count > MAX_DIFFERENCES
     assert mutant_verdict(registry.get("NoLimit"), comparison).ok
     assert comparison.differences[0].what == "the machine goes to another state than the spec"
+
+
+def test_a_comparison_begins_with_nothing_and_one_difference_tells_floors_apart() -> None:
+    own = Comparison(model="Counter")
+    assert (own.states, own.outside, own.edges, own.refusals, own.equal) == (0, 0, 0, 0, True)
+    own.add(Difference(state=0, instance=-1, what="differs"))
+    assert (own.equal, own.is_told_apart) == (False, True)
+
+
+def test_a_difference_of_a_state_has_no_next_one(graph: StateGraph) -> None:
+    difference = Difference(state=0, instance=-1, what="differs")
+    assert list(conformance._difference_lines(graph, difference)) == ["      differs"]
 
 
 def test_another_effect_is_shown_next_to_the_specs(
