@@ -155,3 +155,9 @@ def test_a_program_in_go_replays_the_behaviours_and_finds_the_planted_mistake(ex
     )
     assert wrong.returncode == 1
     assert "the spec answers map[error:INVALID_PRODUCER_EPOCH" in wrong.stdout
+
+
+def test_a_folder_has_to_be_given(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["check", "behaviours", MODEL])
+    assert "--out" in capsys.readouterr().err

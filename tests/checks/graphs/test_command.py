@@ -216,6 +216,7 @@ def test_a_mutant_that_fails_here_and_differs_there_is_told_apart(
 def test_a_comparison_begins_with_nothing_and_one_difference_tells_floors_apart() -> None:
     own = Comparison(model="Counter")
     assert (own.states, own.outside, own.edges, own.refusals, own.equal) == (0, 0, 0, 0, True)
+    assert (own.seconds, own.tlc_seconds) == (0.0, 0.0)
     own.add(Difference(state=0, instance=-1, what="differs"))
     assert (own.equal, own.is_told_apart) == (False, True)
 
