@@ -3,8 +3,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import ModuleType
-from typing import Any, Self
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pytest
@@ -219,6 +219,41 @@ def test_a_comparison_begins_with_nothing_and_one_difference_tells_floors_apart(
     assert (own.seconds, own.tlc_seconds) == (0.0, 0.0)
     own.add(Difference(state=0, instance=-1, what="differs"))
     assert (own.equal, own.is_told_apart) == (False, True)
+
+
+class Door(NamedTuple):
+    is_open: bool
+    may_close: bool = True
+
+    def close(self) -> "Door":
+        if not self.may_close:
+            raise NotEnabled("it is stuck")
+        return Door(is_open=False)
+
+
+@pytest.mark.parametrize(
+    ("door", "told"),
+    [
+        (Door(is_open=True), ""),
+        (Door(is_open=True, may_close=False), "the spec allows it, the machine refuses: it is stuck"),
+    ],
+)
+def test_an_edge_to_the_initial_state_is_one_as_any(door: Door, told: str) -> None:
+    graph: Any = SimpleNamespace(outgoing=lambda source: [(0, 0)] if source else [])
+    comparison = Comparison(model="Door")
+    loaded = [Door(is_open=False), door]
+    conformance._try_all(graph, loaded, [loaded[0], None], 1, [(0, "close", ())], comparison)
+    assert [each.what for each in comparison.differences] == [told][: comparison.difference_count]
+    assert (comparison.edges, comparison.refusals, comparison.difference_count) == ((0, 0, 1) if told else (1, 0, 0))
+
+
+def test_an_action_to_the_initial_state_that_leads_elsewhere_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conformance, "_spec_state", lambda state: {"is_open": state.is_open})
+    graph: Any = SimpleNamespace(outgoing=lambda source: [(0, 0)] if source else [])
+    comparison = Comparison(model="Door")
+    loaded = [Door(is_open=True), Door(is_open=False)]  # the spec says that closing it leads to an open one
+    conformance._try_all(graph, loaded, [loaded[0], None], 1, [(0, "close", ())], comparison)
+    assert [each.what for each in comparison.differences] == ["the machine goes to another state than the spec"]
 
 
 def test_a_difference_of_a_state_has_no_next_one(graph: StateGraph) -> None:
