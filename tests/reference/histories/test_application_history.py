@@ -220,6 +220,17 @@ def test_offsets_are_sent_with_the_generation_that_the_instance_was_told_last() 
     assert sent
 
 
+def test_an_instance_aborts_after_offsets_that_were_refused_for_its_group() -> None:
+    followed = Counter[str]()
+    for seed in SEEDS:
+        events = recorded(seed).events
+        for place, event in enumerate(events):
+            if (event.action, event.phase) == ("SendOffsetsToTransaction", "fail"):
+                own = (each.action for each in events[place + 1 :] if each.process == event.process)
+                followed[next(own)] += 1
+    assert set(followed) == {"AbortTransaction"}
+
+
 @PROTOCOLS
 def test_batches_of_an_epoch_have_sequences_without_gaps_except_the_offsets_which_have_none(protocol: str) -> None:
     for seed in SEEDS:

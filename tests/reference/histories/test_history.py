@@ -12,6 +12,7 @@ from kafka_eos.histories.history import (
     Event,
     MalformedHistory,
     event_from_json,
+    event_from_row,
     read_history,
     write_history,
 )
@@ -142,3 +143,9 @@ def test_bytes_that_are_not_utf8_are_refused_with_their_line(tmp_path: Path) -> 
     path.write_bytes(GOOD.encode() + b"\n\xff\xfe\n")
     with pytest.raises(MalformedHistory, match=r"h\.jsonl:2: no JSON"):
         list(read_history(path))
+
+
+def test_a_row_without_a_place_is_the_first_of_its_history_and_a_long_word_is_cut() -> None:
+    with pytest.raises(MalformedHistory) as refused:
+        event_from_row({"run": "r", "order": 0, "process": "p", "action": "x" * 50, "phase": "ok"})
+    assert str(refused.value).startswith(f"history:1: action {'x' * 40!r} is none of ")
