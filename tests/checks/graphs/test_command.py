@@ -261,10 +261,32 @@ def test_a_difference_of_a_state_has_no_next_one(graph: StateGraph) -> None:
     assert list(conformance._difference_lines(graph, difference)) == ["      differs"]
 
 
+def test_a_graph_is_loaded_into_a_machine_that_is_as_the_spec_and_into_no_other(
+    registry: Registry, counter: ModuleType, graph: StateGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conformance, "export", lambda model, cls: graph)  # noqa: ARG005 - as the original
+    found = conformance.load_graph(registry.get("Counter"))
+    assert (len(found.states), found.first_difference()) == (len(graph.states), ("", False))
+    monkeypatch.setattr(conformance, "reference_of", lambda model: mutants(counter)["OtherEffect"][0])  # noqa: ARG005
+    with pytest.raises(conformance.GraphUnusable, match=r"differs from the spec as it is: .*goes to another state"):
+        conformance.load_graph(registry.get("Counter"))
+
+    class BeginsLater(counter.Counter):  # type: ignore[name-defined,misc]
+        @classmethod
+        def initial(cls, constants: Any) -> Any:
+            return replace(super().initial(constants), total=1)
+
+    monkeypatch.setattr(conformance, "reference_of", lambda model: BeginsLater)  # noqa: ARG005
+    with pytest.raises(conformance.GraphUnusable, match="a state cannot be loaded, or the initial ones differ"):
+        conformance.load_graph(registry.get("Counter"))
+
+
 def test_another_effect_is_shown_next_to_the_specs(
     counter: ModuleType, compare_counter: Callable[..., Comparison]
 ) -> None:
     evidence = compare_counter(mutants(counter)["OtherEffect"][0]).evidence
+    assert evidence.startswith("   0  At the start\n")
+    assert "   1  Add(" in evidence
     *_, shown = evidence.partition("machine -> spec:\n")
     assert 'readers gains "a"' in shown
 
