@@ -100,7 +100,7 @@ def test_a_fault_that_is_no_action_is_refused_and_the_actions_are_named() -> Non
 
 def test_a_weight_below_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="the weight of Crash is below 0"):
-        run(1, {"Resend": 0.0, "Crash": -0.1})
+        run(1, {"Resend": 0.0, "Crash": -0.1, "Expire": -1.0})
 
 
 @dataclass(frozen=True, slots=True)
