@@ -538,7 +538,9 @@ def test_the_clients_of_the_newest_release_differ_from_those_before_where_they_d
     assert newest.producer.refusal(incremental) is None
     for codec in ("gzip", "lz4", "snappy", "zstd"):
         assert newest.producer.refusal(incremental | {"compression.type": codec}) is not None
-    assert newest.producer.refusal(incremental | {"compression.type": "gzip", "batch.size": "16383"}) is None
+    for size, is_accepted in (("16383", True), ("16384", False), ("65536", False)):
+        large = {"compression.type": "gzip", "batch.size": size}
+        assert (newest.producer.refusal(incremental | large) is None) == is_accepted
     assert newest.producer.refusal({"partitioner.rack.aware": "true", "client.rack": " "}) is not None
     assert newest.producer.refusal({"partitioner.rack.aware": "true", "client.rack": "a"}) is None
     assert [refused_by_streams(static, rules) is None for rules in (before, newest)] == [False, True]
@@ -877,3 +879,9 @@ def test_every_rule_names_its_source() -> None:
     assert all(rule.source and rule.why for client in clients for rule in client.rules)
     assert all(name in client.kinds for client in clients for rule in client.rules for name in rule.settings)
     assert settings.MAX_IN_FLIGHT_WITH_IDEMPOTENCE == 5
+
+
+@pytest.mark.parametrize(("size", "is_accepted"), [("0", False), ("1", True), ("100000000", True), ("100000001", False)])
+def test_the_bounds_of_fetch_min_bytes_are_accepted(size: str, is_accepted: bool) -> None:
+    given = {"group.id": "g", "fetch.min.bytes": size}
+    assert (LIBRDKAFKA_CONSUMER.refusal(given) is None) == is_accepted
