@@ -881,7 +881,9 @@ def test_every_rule_names_its_source() -> None:
     assert settings.MAX_IN_FLIGHT_WITH_IDEMPOTENCE == 5
 
 
-@pytest.mark.parametrize(("size", "is_accepted"), [("0", False), ("1", True), ("100000000", True), ("100000001", False)])
+@pytest.mark.parametrize(
+    ("size", "is_accepted"), [("0", False), ("1", True), ("100000000", True), ("100000001", False)]
+)
 def test_the_bounds_of_fetch_min_bytes_are_accepted(size: str, is_accepted: bool) -> None:
     given = {"group.id": "g", "fetch.min.bytes": size}
     assert (LIBRDKAFKA_CONSUMER.refusal(given) is None) == is_accepted
