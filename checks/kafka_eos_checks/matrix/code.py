@@ -513,7 +513,8 @@ def verdict(
         reasons: why no test can notice a mutant, by :attr:`CodeMutant.entry`.
         trusted: explained mutants that were not tried.
     """
-    every = [*fates, *(Fate(mutant=mutant, by=NONE) for mutant in trusted)]
+    tried = list(fates)
+    every = [*tried, *(Fate(mutant=mutant, by=NONE) for mutant in trusted)]
     score = Score(every, reasons)
     lines = [f"survives: {fate.mutant}" for fate in score.survivors]
     lines += [f"killed, though the registry calls it equivalent: {fate.mutant}" for fate in score.refuted]
@@ -522,8 +523,8 @@ def verdict(
         check="code-mutant",
         name=package,
         expected="all killed or explained",
-        found=score.found,
-        ok=bool(every) and score.ok,
+        found=score.found if tried else "none tried",
+        ok=bool(tried) and score.ok,
         seconds=sum(fate.seconds for fate in every),
         figures={
             "mutants": len(every),

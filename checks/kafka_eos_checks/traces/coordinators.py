@@ -450,7 +450,7 @@ def is_given_up(told: Transition | None, following: Transition | None) -> bool:
 
     Args:
         told: the record.
-        following: the next record of the same coordinator.
+        following: the next record, None if it is another coordinator's.
 
     Kafka: TransactionStateManager.appendTransactionToLog
     """
@@ -538,8 +538,8 @@ def steps_of(
     built = _Steps(MarkersOf(markers), absent, {} if rename else None)
     for record, following in pairwise(chain(records, (None,))):
         assert record is not None, "only the last one has none after it"
-        same = following is not None and following.leader_epoch == record.leader_epoch
-        if same and following is not None and is_given_up(record.told, following.told):
+        is_same = following is not None and following.leader_epoch == record.leader_epoch
+        if is_given_up(record.told, following.told if following is not None and is_same else None):
             built.give_up(record)
         else:
             built.follow(record)

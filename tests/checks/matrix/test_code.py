@@ -485,6 +485,8 @@ def test_a_survivor_has_to_be_explained_and_an_explained_mutant_has_to_survive()
     killed, left = Fate(mutant=two, by="test_it"), Fate(mutant=one, by=code.NONE)
     assert code.verdict("room", [killed], {}).ok
     assert not code.verdict("room", [], {}).ok  # nothing was tried
+    assert not code.verdict("room", [], {one.entry: "nobody weighs 7"}, [one]).ok
+    assert code.verdict("room", [killed], {one.entry: "nobody weighs 7"}, [one]).ok
     assert not code.verdict("room", [killed, left], {}).ok
     assert code.verdict("room", [killed, left], {(one.file, one.change): "nobody weighs 7"}).ok
     refuted = code.verdict("room", [killed], {(two.file, two.change): "nobody asks"})

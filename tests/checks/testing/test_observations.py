@@ -31,6 +31,10 @@ from kafka_eos_checks.testing.observations import Met, Observed, Problem, shared
 
 from .test_in_process_broker import EXACTLY_ONCE, Application, copy_all, found
 
+ASKED = exactly_once.Application(
+    inputs=["in"], outputs=["out"], group="g", identity=by_value, everything=True, outputs_per_input=None
+)
+
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
@@ -55,6 +59,13 @@ def write(broker: InProcessBroker, topic: str, *records: Record) -> None:
         server.cluster.topics[topic].partitions[0].append_records(list(records), server.cluster.now)
 
     broker.call(append)
+
+
+def observed_of(broker: InProcessBroker) -> Observed:
+    """What the history and the logs show of the application."""
+    events, data = list(read_history(broker.folder / HISTORY)), broker.folder / DATA
+    identified = exactly_once.identify(find_logs(data), ASKED)
+    return broker.call(lambda server: Observed.of(server.cluster, ASKED, identified, events, data, ()))
 
 
 # --- problems --------------------------------------------------------------------------------------------------------
@@ -205,12 +216,7 @@ def test_only_an_output_without_its_offset_shows_an_offset_beyond_its_inputs(
     app.copy("c", 2)
     found(broker)
     [finding] = audit.run([broker.folder]).findings
-    asked = exactly_once.Application(
-        inputs=["in"], outputs=["out"], group="g", identity=by_value, everything=True, outputs_per_input=None
-    )
-    events, data = list(read_history(broker.folder / HISTORY)), broker.folder / DATA
-    identified = exactly_once.identify(find_logs(data), asked)
-    observed = broker.call(lambda server: Observed.of(server.cluster, asked, identified, events, data, ()))
+    observed = observed_of(broker)
     assert [problem.name for problem in observed.problems([finding])] == ["offset beyond its inputs"]
     assert list(observed.problems([replace(finding, rule="torn transaction")])) == []
 
@@ -635,15 +641,12 @@ def test_a_commit_without_a_generation_is_told_if_the_group_has_members(
 def test_a_generation_shows_that_a_group_has_members(
     broker: InProcessBroker, generation: int | None, has_members: bool
 ) -> None:
-    asked = exactly_once.Application(
-        inputs=["in"], outputs=["out"], group="g", identity=by_value, everything=True, outputs_per_input=None
-    )
     events = [
         Event(run="r", order=0, process="p", action="TxnOffsetCommit", phase="ok", group="g", generation=generation),
         Event(run="r", order=1, process="p", action="TxnOffsetCommit", phase="ok", group="h", generation=2),
     ]
     known = exactly_once.Identified()
-    observed = broker.call(lambda server: Observed.of(server.cluster, asked, known, events, broker.folder, ()))
+    observed = broker.call(lambda server: Observed.of(server.cluster, ASKED, known, events, broker.folder, ()))
     assert observed.has_members == has_members
 
 
@@ -790,11 +793,8 @@ def test_a_transaction_of_which_the_group_could_refuse_any_commit_is_no_warning(
         for number, (generation, partition, phases) in enumerate([refused, *written])
         for phase in phases
     ]  # fmt: skip
-    asked = exactly_once.Application(
-        inputs=["in"], outputs=["out"], group="g", identity=by_value, everything=True, outputs_per_input=None
-    )
     observed = Observed(
-        application=asked, identified=exactly_once.Identified(), events=events, data=tmp_path, open=[], has_members=True
+        application=ASKED, identified=exactly_once.Identified(), events=events, data=tmp_path, open=[], has_members=True
     )
     assert len(list(observed.warnings())) == told
 
@@ -807,12 +807,7 @@ def test_hints_belong_to_a_rule_and_to_the_application(broker: InProcessBroker, 
         other.end(commit)
     app.copy("a", 0, commit=False)
     app.copy("a", 0)
-    asked = exactly_once.Application(
-        inputs=["in"], outputs=["out"], group="g", identity=by_value, everything=True, outputs_per_input=None
-    )
-    events, data = list(read_history(broker.folder / HISTORY)), broker.folder / DATA
-    identified = exactly_once.identify(find_logs(data), asked)
-    observed = broker.call(lambda server: Observed.of(server.cluster, asked, identified, events, data, ()))
+    observed = observed_of(broker)
     [hint] = observed.hints(NOT_PROCESSED, [])
     assert "'app' aborted a transaction" in hint
     assert not list(observed.hints("duplicate", []))

@@ -394,6 +394,11 @@ def _given(events: Sequence[Event]) -> dict[int, tuple[int, int]]:
     return found
 
 
+def _request(event: Event) -> tuple[str, str]:
+    """The process of a request and its number there."""
+    return event.process, str(event.detail.get("request", event.detail.get("attempt")))
+
+
 UNKNOWN = "unknown"
 _BEGIN = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffsetCommit"})
 
@@ -442,14 +447,8 @@ class _Fencing:
             of, least = given
             self.asked[of] = max(least, self.asked.get(of, least))
         name, pid, epoch = event.transactional_id, event.producer_id, event.producer_epoch
-        request = event.process, str(event.detail.get("request", event.detail.get("attempt")))
-        if event.action == "InitProducerId" and event.phase == "invoke":
-            self.requests[name] += 1
-            self.asking[event.process, name] = self.requests[name]
-            self.crossed |= {request} if self.pending[name] else set()
-            self.pending[name].add(request)
-        elif event.action == "InitProducerId" and event.phase != "info":
-            self.pending[name].discard(request)
+        if event.action == "InitProducerId":
+            self._follow_question(event)
         if event.action == "TimeOut":
             self._timed_out(pid if pid is not None or name is None else self.holders.get(name))
         if pid is None or epoch is None or pid < 0 or epoch < 0:
@@ -458,7 +457,7 @@ class _Fencing:
         if event.action in _BEGIN and event.phase in {"ok", "info"}:
             self.open.add((pid, epoch))
         if event.action == "InitProducerId" and event.phase == "ok":
-            number = -1 if request in self.crossed else self.asking.get((event.process, name), 0)
+            number = -1 if _request(event) in self.crossed else self.asking.get((event.process, name), 0)
             self.grants[pid, epoch] = (name, number)
             self.holders[name] = pid
         elif event.action == "AddPartitionsToTxn":
@@ -473,6 +472,17 @@ class _Fencing:
             self.ending.discard((pid, epoch))
             self.open -= {(pid, epoch)} if event.phase == "ok" else set()
             self._ended(event, pid, epoch)
+
+    def _follow_question(self, event: Event) -> None:
+        """Follow an ``InitProducerId`` or its answer: how many there were, and whether another one is unanswered."""
+        name, request = event.transactional_id, _request(event)
+        if event.phase == "invoke":
+            self.requests[name] += 1
+            self.asking[event.process, name] = self.requests[name]
+            self.crossed |= {request} if self.pending[name] else set()
+            self.pending[name].add(request)
+        elif event.phase != "info":
+            self.pending[name].discard(request)
 
     def _saw(self, pid: int, epoch: int) -> None:
         self.highest[pid] = max(epoch, self.highest.get(pid, epoch))

@@ -23,7 +23,7 @@ KINDS = (*("java", "librdkafka") * 3, *(WORD_COUNT, TRANSFER) * 2, IDEMPOTENT)
 
 
 class Act(StrEnum):
-    """What is done in a step, to a broker, to the cluster, to a client, or to requests and answers."""
+    """The actions of a step: on a broker, on the cluster, on a client, or on requests and answers."""
 
     CRASH = "crash"
     STOP = "stop"
@@ -173,7 +173,7 @@ def _steps(dice: random.Random, clients: int, *, compacts: bool) -> Iterator[Ste
 
 
 def met(events: Iterable[Event]) -> Counter[str]:
-    """What a run met: faults, moves, known ends of transactions, and the errors that requests were answered with."""
+    """The counts of faults, moves, known ends of transactions, and errors in answers, from the events of a run."""
     found: Counter[str] = Counter()
     for event in events:
         if "fault" in event.detail:

@@ -23,11 +23,10 @@ from kafka_eos_checks.lab.record.healthy_scenarios import (
     wait_until,
 )
 from kafka_eos_checks.lab.record.random_faults import IDEMPOTENT, NODES, Act, Client, Schedule, Step, draw, met
-from kafka_eos_checks.lab.record.stage import CLUSTERS, ClusterKind, Stage, scenario
+from kafka_eos_checks.lab.record.stage import CLUSTERS, ENDED, ClusterKind, Stage, scenario
 
 OFFSETS = "__consumer_offsets"
 APPLICATIONS = (WORD_COUNT, TRANSFER)
-ENDED = ("Empty", "CompleteCommit", "CompleteAbort")
 SETTLE_SECONDS = 30.0
 START_SECONDS = 30.0
 STEPS_SECONDS = 80.0  # after these a slow machine leaves the other steps out
@@ -153,7 +152,7 @@ class Player:
         ask(self.stage.cluster.controller_port(), "AlterPartitionReassignments", 0, asked)
 
     def partition(self, topics: list[str], number: int) -> tuple[str, Message]:
-        """One of the partitions of topics, with its metadata."""
+        """The topic and the metadata of one partition; the number is reduced to as many as the topics have."""
         rows = [(topic, row) for topic in topics for row in self.stage.cluster.partitions(topic)]
         if not rows:
             raise BrokerFailed(f"nobody tells the partitions of {', '.join(topics)}")
@@ -182,9 +181,8 @@ class Player:
         for one in self.frozen:
             one.resume()
         ones = [one for each in self.running.values() for one in each]
-        deadline = time.monotonic() + LAST_SECONDS
-        while any(one.runs() for one in ones) and time.monotonic() < deadline:
-            time.sleep(0.2)
+        with _told("clients"):
+            wait_until("all have ended", lambda: not any(one.runs() for one in ones), LAST_SECONDS)
         for one in ones:
             if one.runs():
                 one.kill()
@@ -197,7 +195,7 @@ class Player:
             wait_until("all are in sync", lambda: all(map(_in_sync, map(cluster.partitions, topics))), SETTLE_SECONDS)
         for name in {event.transactional_id for event in self.stage.journal.events() if _starts(event)}:
             with _told(str(name)):
-                self.stage.cluster.wait_transaction(str(name), ENDED, SETTLE_SECONDS)
+                cluster.wait_transaction(str(name), ENDED, SETTLE_SECONDS)
 
 
 def _in_sync(partitions: list[Message]) -> bool:

@@ -26,6 +26,7 @@ from kafka_eos_checks.lab.record.clients import (
 )
 
 SESSION_SECONDS = 6.0  # until ZooKeeper has forgotten a killed broker
+ENDED = ("Empty", "CompleteCommit", "CompleteAbort")  # states of a transactional id
 PROGRESS_SECONDS = 60.0  # how long a scenario waits for its clients to reach a point
 
 
@@ -186,7 +187,7 @@ class Stage:
     def wait_settled(self, *transactional_ids: str) -> None:
         """Wait until no transaction of these transactional ids is open or undecided."""
         for each in transactional_ids:
-            self.cluster.wait_transaction(each, {"Empty", "CompleteCommit", "CompleteAbort"})
+            self.cluster.wait_transaction(each, ENDED)
 
     def crash(self, broker: Broker) -> None:
         """Kill a broker with SIGKILL."""

@@ -11,8 +11,9 @@ from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST
 from kafka_eos_checks.brokers.journal import Journal
 from kafka_eos_checks.lab.record.clients import FATAL_EXIT, Workload, start_java_workload, start_workload
 from kafka_eos_checks.lab.record.healthy_scenarios import set_transaction_version
+from kafka_eos_checks.lab.record.stage import ENDED
 
-NAME, ENDED = "t", ("Empty", "CompleteCommit", "CompleteAbort")
+NAME = "t"
 TIMEOUT_MS, LONGER = 8_000, 20.0  # seconds: the timeout is long over then, and the coordinator looks every second
 
 
