@@ -205,6 +205,11 @@ FailedFenceStays(known, append) ==
     THEN [known EXCEPT !.pending = "PREPARE_EPOCH_FENCE", !.failedFence = TRUE]
     ELSE [known EXCEPT !.pending = "none"]
 
+(* for AfterTimeout: what a client asked for stays pending although its record could not be written *)
+UnwrittenStaysPending(known, append) ==
+    IF append.request \in {"complete", "InitProducerId", "AddPartition"} THEN known
+    ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ append.request \in {"InitProducerId fences", "timeout"}]
+
 (* for AfterTimeout: the completion of a commit, whose append was given up, is pending no longer *)
 CommitIsNotTriedAgain(known, append) ==
     IF append.request = "complete" THEN [known EXCEPT !.pending = IF Commits(known) THEN "none" ELSE @]

@@ -1102,6 +1102,13 @@ def failed_fence_stays(rules: Rules, known: TransactionMetadata, append: Appendi
     return Rules.after_timeout(rules, known, append)
 
 
+def unwritten_stays_pending(rules: Rules, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
+    """For ``after_timeout``: what a client asked for stays pending although its record could not be written."""
+    if append.request in {coordinator.INIT, coordinator.ADD}:
+        return known
+    return Rules.after_timeout(rules, known, append)
+
+
 def commit_is_not_tried_again(rules: Rules, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
     """For ``after_timeout``: the completion of a commit, whose append was given up, is pending no longer."""
     if append.request == coordinator.COMPLETE and coordinator.commits(known):
