@@ -5,7 +5,7 @@ only: each is a :class:`NotJudged` with the file, the run, the event and what to
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,6 +32,7 @@ NOTHING_TO_REPLAY = (
     "nothing to replay; give a directory with transactions, "
     "or a history with idempotent batches outside of transactions"
 )
+BEGIN_LATER = "begin_later"  # the figure of logs that lack something
 NAMELESS = "no topic or no partition"
 SHOWN = 20  # partitions in a verdict's evidence
 
@@ -119,6 +120,30 @@ def with_left_out(verdict: Verdict, left_out: Sequence[NotJudged]) -> Verdict:
     )
 
 
+def verdict_on_logs(name: str, begins: Mapping[str, int], unreadable: int = 0, evidence: str = "") -> Verdict:
+    """The verdict on the logs of a path: whether all can be read, and which of them lack what came first.
+
+    Args:
+        name: the name of the path.
+        begins: log -> the offset from which on it lacks nothing, for logs that lack something.
+        unreadable: the number of logs that cannot be read.
+        evidence: why they cannot be read.
+    """
+    later = [f"{log} at offset {begin:,}" for log, begin in sorted(begins.items())]
+    found = f"{unreadable} not whole, although traces may depend on them" if unreadable else "all readable"
+    if later:
+        found += f"; judged from where {'it lacks' if len(later) == 1 else 'they lack'} nothing: {first_of(later, 3)}"
+    return Verdict(
+        check="trace",
+        name=f"logs of {name}",
+        expected="all readable",
+        found=found,
+        ok=not unreadable,
+        figures={BEGIN_LATER: len(later)},
+        evidence=evidence,
+    )
+
+
 def of_paths(found: Iterable[tuple[Path, Sequence[Verdict]]]) -> list[Verdict]:
     """The verdicts on all given paths; one that has nothing to replay is told.
 
@@ -131,7 +156,7 @@ def of_paths(found: Iterable[tuple[Path, Sequence[Verdict]]]) -> list[Verdict]:
         verdicts += own
         if all(map(_has_nothing, own)):
             empty.append(path)
-            if not own:
+            if not any(verdict.unjudged_for for verdict in own):
                 told = Verdict(check="trace", name=path.name, expected="all accepted", found="no traces", ok=True)
                 verdicts.append(with_left_out(told, [NotJudged(path.name, NOTHING, NOTHING_TO_REPLAY)]))
     if empty and all(map(_has_nothing, verdicts)):
@@ -140,5 +165,6 @@ def of_paths(found: Iterable[tuple[Path, Sequence[Verdict]]]) -> list[Verdict]:
 
 
 def _has_nothing(verdict: Verdict) -> bool:
-    """Whether a verdict is on nothing, or only on partitions that are no subject of a replay of histories."""
-    return not verdict.figures.get("traces") and {*verdict.unjudged_for} in ({OTHER_BATCHES}, {NOTHING})
+    """Whether a verdict is on no trace: on logs that can be read, or on what is no subject of a replay of histories."""
+    is_on_logs = verdict.ok and BEGIN_LATER in verdict.figures
+    return is_on_logs or (not verdict.figures.get("traces") and {*verdict.unjudged_for} in ({OTHER_BATCHES}, {NOTHING}))

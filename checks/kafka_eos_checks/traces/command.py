@@ -46,7 +46,16 @@ from kafka_eos_checks.lab.record.trace import wire_trace
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
 from kafka_eos_checks.models.releases import Releases, shipped
 from kafka_eos_checks.mutants.rules import mutated
-from kafka_eos_checks.traces.clients import WORDS, NotJudged, Read, client_traces, of_paths, with_left_out, without
+from kafka_eos_checks.traces.clients import (
+    WORDS,
+    NotJudged,
+    Read,
+    client_traces,
+    of_paths,
+    verdict_on_logs,
+    with_left_out,
+    without,
+)
 from kafka_eos_checks.traces.coordinators import (
     Recorded,
     UnreadableLog,
@@ -101,10 +110,13 @@ commit is completed as an abort"). A copy has to be rejected at the fault. If th
 show nothing and have no verdict. A marker that its coordinator sent again, because no answer came, counts once.
 
 If the logs of a transaction's partition are not given, its transactional id is not judged: the markers there are taken
-for written. A partition of a history is not judged if it has other batches, too, or if its events are no requests with
-one answer each. The verdict names the file, the run and the event. Other partitions and runs are judged all the same.
+for written. A log that was compacted, or whose first segments were deleted, is judged from where it lacks nothing: a
+transactional id from its last record before that offset, a partition by its batches and markers from there on. The
+verdict on the logs names them. A partition of a history is not judged if it has other batches, too, or if its events
+are no requests with one answer each. The verdict names the file, the run and the event. Other partitions and runs are
+judged all the same.
 
-exit codes: 0 all accepted, 1 a trace is rejected or a log is not whole, 2 the input or the call cannot be used,
+exit codes: 0 all accepted, 1 a trace is rejected or a log is damaged, 2 the input or the call cannot be used,
   3 nothing is rejected, but something could not be judged (0 with --allow-unjudged)
 
 `kafka-eos explain PATH --run RUN --around 88` draws what led to an event of a history.
@@ -250,10 +262,13 @@ def _coordinators(
         coordinator_traces(logs),
         coordinators_spoiled(logs, leaves_out="MarkersWithoutLeader" in base.overrides),
     )
+    if not traces:
+        return
     model = coordinator_model(base, [*traces, *(trace for trace, _ in wrong.values())], versions=versions)
     machine = mutated(TransactionCoordinator, base.overrides)
     first, *others = _with_spoiled(f"coordinators of {name}", model, machine, traces, wrong, claims)
-    left_out = [without(name, absent) for name, absent in sorted(logs.absent.items()) if absent]
+    judged = {trace.name for trace in traces}
+    left_out = [without(name, absent) for name, absent in sorted(logs.absent.items()) if absent and name in judged]
     yield with_left_out(replace(first, figures={**first.figures, **counts}), left_out)
     yield from others
 
@@ -329,6 +344,8 @@ def _given(models: Models, path: Path, part: Path) -> Iterator[Verdict]:
     if logs.records:
         yield from _coordinators(models.coordinators, path.name, logs, frozenset({1, 2}), ())
         yield from _leaders(models.leaders, path.name, logs)
+    if logs.begins:
+        yield verdict_on_logs(path.name, logs.begins)
 
 
 def _history(model: Model, name: str, path: Path) -> Iterator[Verdict]:

@@ -16,6 +16,11 @@ COMPLETE_COMMIT, _ABORT         WriteMarker for each marker that the partitions 
 none (a tombstone)              ExpireTransactionalId
 ==============================  ====================================================================================
 
+A log that was compacted lacks its first records. Then a trace begins in the state of the last record before the place
+from which on none is missing; that record is not judged, and markers up to its epoch may be of earlier transactions.
+The markers of a partition whose first batches are gone are taken for written, up to the first one that is there; if
+several transactions have the same producer id, epoch and decision, the markers that are there are those of the last.
+
 Each ends in AppendIsReplicated, after which the durable record must equal the record read from the log. If the next
 record follows from the state before a record, and not from the record, the coordinator gave the record's append up: it
 ends in AppendTimesOut, and with the next append the log has it, too. A higher leader
@@ -26,16 +31,16 @@ refuses.
 Kafka: TransactionLogValue, TransactionStateManager, EndTransactionMarker
 """
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from kafka_eos.formats.log_directory import Partition, find_log_directories
-from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.record_batch import ControlType, RecordBatch
 from kafka_eos.formats.segment import CorruptRegion, RegionKind, StoredBatch, read_segment
 from kafka_eos.formats.transaction_log import (
     TOPIC,
@@ -65,6 +70,11 @@ MAX_EPOCH = 32767
 REPLICATED, GIVEN_UP = Candidate("AppendIsReplicated"), Candidate("AppendTimesOut")
 NOBODY = Candidate("HandleInitProducerId", (NO_PRODUCER_ID, NO_EPOCH))
 
+_COMPLETION = {
+    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
+    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
+}
+
 FAULTS = frozenset({"append times out", "failover", "timeout", "expiry", "no leader"})
 _FAULTS = {
     "AppendTimesOut",
@@ -76,7 +86,7 @@ _FAULTS = {
 
 
 class UnreadableLog(ValueError):  # noqa: N818 - named for the input
-    """A log that gives no trace: it is damaged, or lacks its beginning; the message has file, position and reason."""
+    """A log that gives no trace, because it is damaged; the message has file, position and reason."""
 
 
 class StateRecord(NamedTuple):
@@ -127,15 +137,19 @@ class Recorded:
     Attributes:
         records: by transactional id, in log order.
         entries: by partition (``topic-number``), in log order.
+        begins: log -> the offset from which on it lacks nothing, for logs that lack something.
+        given: transactional id -> the same of the log with its records; its trace begins with the last one before.
     """
 
     records: Mapping[str, list[StateRecord]]
     entries: Entries
+    begins: Mapping[str, int] = field(default_factory=dict)
+    given: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def markers(self) -> dict[str, list[WrittenMarker]]:
         """The control batches, by partition, in log order; markers that may be repetitions are flagged."""
-        return {name: list(_with_repeats(rows)) for name, rows in self.entries.items()}
+        return {name: list(_with_repeats(rows, is_cut=name in self.begins)) for name, rows in self.entries.items()}
 
     @property
     def transactions(self) -> int:
@@ -147,17 +161,21 @@ class Recorded:
         """Transactional id -> the partitions of its transactions whose logs are not there."""
         return {name: absent_partitions(map(told, rows), self.entries) for name, rows in self.records.items()}
 
+    def from_begin(self, transactional_id: str) -> list[StateRecord]:
+        """The records of a transactional id from which a trace is made, see :func:`since`."""
+        return since(self.records[transactional_id], self.given.get(transactional_id, 0))
+
     def _all_records(self) -> Iterator[StateRecord]:
         for records in self.records.values():
             yield from records
 
 
-def _with_repeats(rows: Iterable[WrittenBatch | WrittenMarker]) -> Iterator[WrittenMarker]:
+def _with_repeats(rows: Iterable[WrittenBatch | WrittenMarker], *, is_cut: bool) -> Iterator[WrittenMarker]:
     """The control batches of a partition's entries; markers that may be repetitions are flagged.
 
     A coordinator that gets no answer sends a marker again, and a leader may write it again. A repetition has the epoch,
     the decision and the coordinator epoch of its producer's previous entry. So may the marker of a next transaction
-    that wrote nothing.
+    that wrote nothing. The previous entry may be gone if the partition's first batches are (``is_cut``).
 
     Kafka: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler
     """
@@ -165,7 +183,9 @@ def _with_repeats(rows: Iterable[WrittenBatch | WrittenMarker]) -> Iterator[Writ
     for row in rows:
         last = before.get(row.producer_id)
         if isinstance(row, WrittenMarker):
-            yield row._replace(again=isinstance(last, WrittenMarker) and last[:4] == row[:4])
+            yield row._replace(
+                again=is_cut if last is None else isinstance(last, WrittenMarker) and last[:4] == row[:4]
+            )
         before[row.producer_id] = row
 
 
@@ -176,7 +196,7 @@ def read_recorded(folder: Path) -> Recorded:
     """Read the log directories of one or several brokers: the longest replica of each partition.
 
     Raises:
-        UnreadableLog: a log is damaged, or does not start at offset 0.
+        UnreadableLog: a log is damaged.
     """
     replicas: dict[str, Partition] = {}
     for directory in find_log_directories(folder):
@@ -186,13 +206,51 @@ def read_recorded(folder: Path) -> Recorded:
                 replicas[name] = partition
     records: dict[str, list[StateRecord]] = defaultdict(list)
     entries: dict[str, list[WrittenBatch | WrittenMarker]] = {}
+    begins: dict[str, int] = {}
+    given: dict[str, int] = {}
     for name, replica in sorted(replicas.items()):
+        batches = list(_batches(replica))
+        begin = _first_whole(replica, batches)
+        if begin:
+            begins[name] = begin
         if replica.topic == TOPIC:
-            for key, record in _state_records(_batches(replica)):
+            for key, record in _state_records(batches):
                 records[key].append(record)
+                if begin:
+                    given[key] = begin
         else:
-            entries[name] = list(_entries(_batches(replica)))
-    return Recorded(dict(records), entries)
+            entries[name] = list(_entries(stored for stored in batches if stored.batch.base_offset >= begin))
+    return Recorded(dict(records), entries, begins, given)
+
+
+_Placed = TypeVar("_Placed", StateRecord, ToldRecord)
+
+
+def since(records: Sequence[_Placed], begin: int) -> list[_Placed]:
+    """The records from the last one before an offset on, because the log lacks some that are before it."""
+    earlier = sum(record.offset < begin for record in records)
+    return list(records[max(earlier - 1, 0) :])
+
+
+def _first_whole(partition: Partition, batches: Iterable[StoredBatch]) -> int:
+    """The offset from which on a log lacks nothing: 0, or where its last hole ends."""
+    begin = expected = 0
+    for stored in batches:
+        batch = stored.batch
+        if batch.base_offset != expected:
+            begin = batch.base_offset
+        expected = batch.next_offset
+        if _is_cleaned(partition, batch):
+            begin = expected
+    ends = max((segment.base_offset for segment in partition.segments), default=0)
+    return ends if ends > expected else begin
+
+
+def _is_cleaned(partition: Partition, batch: RecordBatch) -> bool:
+    """Whether the cleaner has taken a record out of a batch that a trace needs."""
+    if partition.topic == TOPIC:
+        return batch.record_count != batch.last_offset_delta + 1
+    return batch.is_control and not batch.record_count
 
 
 def _size(partition: Partition) -> int:
@@ -200,8 +258,6 @@ def _size(partition: Partition) -> int:
 
 
 def _batches(partition: Partition) -> Iterator[StoredBatch]:
-    if partition.segments and partition.segments[0].base_offset:
-        raise UnreadableLog(f"{partition.path.name}: begins at offset {partition.segments[0].base_offset}, not at 0")
     for segment in partition.segments:
         for region in read_segment(segment.log):
             if isinstance(region, CorruptRegion):
@@ -283,6 +339,16 @@ class MarkersOf:
         left = self._of(name, prepared).get(reign)
         return left.popleft() if left else None
 
+    def counts(self) -> "Counter[_Decision]":
+        """The number of unused markers that are no repetitions, by what they tell."""
+        return Counter(
+            (*key, reign)
+            for key, own in self._by_transaction.items()
+            for reign, left in own.items()
+            for marker in left
+            if not marker.again
+        )
+
     def left(self) -> list[tuple[str, WrittenMarker]]:
         """The unused markers that are no repetitions, by partition and in log order."""
         every = [(key[0], m) for key, own in self._by_transaction.items() for left in own.values() for m in left]
@@ -293,6 +359,13 @@ class MarkersOf:
         return self._by_transaction.get((name, prepared.producer_id, prepared.epoch, decision), {})
 
 
+_Decision = tuple[str, int, int, ControlType, int]  # what a marker tells, with its partition
+
+
+def _decision(name: str, prepared: Transition, reign: int) -> _Decision:
+    return name, prepared.producer_id, prepared.epoch, PREPARED[prepared.state], reign
+
+
 @dataclass(slots=True)
 class _Steps:
     """The trace of one transactional id while it is built.
@@ -300,6 +373,10 @@ class _Steps:
     Attributes:
         markers: the markers of its producers that no step has used yet.
         absent: partitions whose logs are not there; their markers are taken for written.
+        cut: partitions whose first batches are gone; their markers are taken for written up to the first that is there.
+        given: the record in whose state the trace begins.
+        gone: by partition and decision, the number of the first such markers that are gone, see :meth:`count_gone`.
+        excused: the partitions whose marker of the latest decision is gone.
         names: partition -> its name in the steps; None to use its own name. The names start again with each
             transaction, so that transactions of the same form have the same steps.
         steps: the steps of the latest record.
@@ -312,6 +389,10 @@ class _Steps:
 
     markers: MarkersOf
     absent: Container[str] = ()
+    cut: Collection[str] = ()
+    given: Transition | None = None
+    gone: Counter[_Decision] = field(default_factory=Counter)
+    excused: set[str] = field(default_factory=set)
     names: dict[str, str] | None = None
     steps: list[TraceStep] = field(default_factory=list)
     last: Transition | None = None
@@ -351,7 +432,7 @@ class _Steps:
             self.take((REPLICATED,), (("durable.state", "DEAD"),), text)
         else:
             for name in sorted(unmarked):
-                step = _marks if name in self.absent else _leaves_out
+                step = _marks if name in self.absent or name in self.excused else _leaves_out
                 self.take(step(self.name(name)), text=text)
             self.begin(told, text)
             self.take((REPLICATED,), self.observed(told), text)
@@ -423,7 +504,11 @@ class _Steps:
         """
         if prepared.state not in PREPARED:
             return frozenset()
-        partitions = sorted(prepared.partitions)
+        self.excused = set()
+        if until is not None:
+            self.excused = {name for name in prepared.partitions if self.gone[_decision(name, prepared, until)] > 0}
+            self.gone.subtract(_decision(name, prepared, until) for name in self.excused)
+        partitions = sorted(prepared.partitions - self.excused)
         marked: dict[str, int] = {}
         reigns = {reign for name in partitions for reign in self.markers.reigns(name, prepared, self.since, until)}
         for reign in sorted(reigns):
@@ -434,15 +519,98 @@ class _Steps:
                     marked[name] = reign
                     text = "" if self.names is not None else _marker_text(name, first)
                     self.take(_marks(self.name(name)), text=text)
-        return frozenset(name for name in partitions if marked.get(name) != until)
+        return frozenset(name for name in prepared.partitions if marked.get(name) != until)
+
+    def count_gone(self, records: Iterable[ToldRecord]) -> None:
+        """Count the markers that are gone: of each producer in each partition, those before the first that is there.
+
+        Of decisions that have the same markers, the first ones lack theirs. A decision that a later coordinator has
+        completed may have one marker of each coordinator.
+        """
+        ended = [
+            (name, before.told, before.leader_epoch, after.leader_epoch)
+            for before, after in pairwise(records)
+            if before.told is not None and before.told.state in PREPARED
+            if after.told is not None and after.told.state in COMPLETED
+            for name in sorted(before.told.partitions)
+            if name in self.cut
+        ]
+        lacking: Counter[_Decision] = Counter()
+        for name, prepared, since, until in ended:
+            before_it = self.markers.reigns(name, prepared, since, until - 1)
+            lacking.update(_decision(name, prepared, reign) for reign in {*before_it, until})
+        lacking.subtract(self.markers.counts())
+        met: set[str] = set()
+        for name, prepared, _, until in ended:
+            decision = _decision(name, prepared, until)
+            if name not in met and lacking[decision] > self.gone[decision]:
+                self.gone[decision] += 1
+            else:
+                met.add(name)
 
     def finish(self) -> None:
         """Add the markers of a transaction that is still being completed, and those that no transaction explains."""
         if self.last is not None:
             self.mark(self.last, None)
         for name, marker in self.markers.left():
-            if marker.producer_id in self.ids:
+            if marker.producer_id in self.ids and not self.is_earlier(name, marker):
                 self.take(_marks(self.name(name)), text=f"{_marker_text(name, marker)}, of no transaction")
+
+    def is_earlier(self, name: str, marker: WrittenMarker) -> bool:
+        """Whether a marker may be of a transaction before those of the trace, or of one whose marker counts as gone."""
+        given = self.given
+        is_before = given is not None and marker.producer_id == given.producer_id and marker.epoch <= given.epoch
+        return is_before or (name, *marker[:4]) in self.gone
+
+    def begin_after(self, record: ToldRecord) -> None:
+        """Begin in the state of a record, see :func:`starts_of`."""
+        self.last, self.since, self.reign = record.told, record.leader_epoch, record.leader_epoch
+        self.given = record.told
+        if record.told is not None:
+            _name_all(record.told, self.number, self.name)
+            self.former = self.number(record.told.producer_id), record.told.epoch - 1
+
+
+def _name_all(told: Transition, number: Callable[[int], int], name: Callable[[str], str]) -> None:
+    """Give the producer ids and partitions of the record in whose state a trace begins the first names."""
+    for producer_id in (told.producer_id, told.next_producer_id):
+        number(producer_id)
+    for partition in sorted(told.partitions):
+        name(partition)
+
+
+def starts_of(record: ToldRecord | None, *, rename: bool = False) -> tuple[Mapping[str, Any], ...]:
+    """The states of the coordinator in which a trace may begin: it has read a record, or written it.
+
+    Only a coordinator that has written it knows the epoch before.
+
+    Args:
+        record: the record; None if the trace begins before any. After a tombstone, it is as if there were none.
+        rename: as for :func:`steps_of`.
+    """
+    if record is None or record.told is None:
+        return ()
+    told, named = record.told, _Steps(MarkersOf(()), names={} if rename else None)
+    _name_all(told, named.number, named.name)
+    durable = TransactionMetadata(
+        producer_id=named.number(told.producer_id),
+        previous_producer_id=named.number(told.producer_id),
+        next_producer_id=named.number(told.next_producer_id),
+        epoch=told.epoch,
+        state=told.state,
+        partitions=frozenset(map(named.name, told.partitions)),
+        version=told.version,
+    )
+    pending = _COMPLETION.get(told.state)
+    return tuple(
+        {
+            "metadata": replace(durable, pending=pending, last_epoch=last_epoch),
+            "durable": durable,
+            "to_mark": durable.partitions if pending is not None else frozenset(),
+            "allocated": len(named.ids),
+        }
+        for last_epoch in sorted({NO_EPOCH, told.epoch - 1})
+    )
 
 
 def is_given_up(told: Transition | None, following: Transition | None) -> bool:
@@ -519,10 +687,12 @@ def _marker_text(name: str, marker: WrittenMarker) -> str:
 
 
 def steps_of(
-    records: Iterable[ToldRecord],
+    records: Sequence[ToldRecord],
     markers: Iterable[tuple[str, WrittenMarker]],
     absent: Container[str] = (),
     *,
+    cut: Collection[str] = (),
+    given: ToldRecord | None = None,
     rename: bool = False,
 ) -> Iterator[TraceStep]:
     """The trace of one transactional id.
@@ -531,15 +701,20 @@ def steps_of(
         records: its records, in log order.
         markers: the markers of its producers with their partitions, those of each partition in log order.
         absent: partitions whose logs are not there; their markers are taken for written.
+        cut: partitions whose first batches are gone; their markers are taken for written up to the first that is there.
+        given: the record in whose state the trace begins, see :func:`split_given`.
         rename: name partitions by their number in their transaction, and leave out the texts. The coordinator treats
             all partitions alike, so the verdict is the same, and a judge that remembers steps sees the same steps
             again.
     """
-    built = _Steps(MarkersOf(markers), absent, {} if rename else None)
+    built = _Steps(MarkersOf(markers), absent, cut, names={} if rename else None)
+    if given is not None:
+        built.begin_after(given)
+    if cut:
+        built.count_gone(records if given is None else (given, *records))
     for record, following in pairwise(chain(records, (None,))):
         assert record is not None, "only the last one has none after it"
-        is_same = following is not None and following.leader_epoch == record.leader_epoch
-        if is_given_up(record.told, following.told if following is not None and is_same else None):
+        if _is_left(record, following):
             built.give_up(record)
         else:
             built.follow(record)
@@ -547,6 +722,28 @@ def steps_of(
         built.steps.clear()
     built.finish()
     yield from built.steps
+
+
+def _is_left(record: ToldRecord, following: ToldRecord | None) -> bool:
+    """Whether the coordinator gave the append of a record up, as the next record of the same coordinator tells."""
+    is_same = following is not None and following.leader_epoch == record.leader_epoch
+    return is_given_up(record.told, following.told if following is not None and is_same else None)
+
+
+def split_given(records: Sequence[ToldRecord], *, given: bool) -> tuple[ToldRecord | None, Sequence[ToldRecord]]:
+    """The record in whose state a trace begins, and the records that it judges.
+
+    Args:
+        records: the records of a transactional id.
+        given: whether its log lacks records before the first; then the trace begins after the first one whose append
+            was not given up. If not, it begins before the first.
+    """
+    if not given:
+        return None, records
+    for place, (record, following) in enumerate(pairwise((*records, None))):
+        if record is not None and not _is_left(record, following):
+            return record, records[place + 1 :]
+    return None, ()
 
 
 def absent_partitions(records: Iterable[ToldRecord], here: Container[str]) -> list[str]:
@@ -561,17 +758,24 @@ def told(record: StateRecord) -> ToldRecord:
 
 
 def coordinator_traces(recorded: Recorded) -> list[Trace]:
-    """A trace for each transactional id; the markers of partitions that are not there are taken for written."""
+    """A trace for each transactional id; the markers of partitions that are not there are taken for written.
+
+    A transactional id has none if nothing follows the record in whose state its trace begins.
+    """
     traces, absent = [], recorded.absent
     of_producer: dict[int, list[tuple[str, WrittenMarker]]] = defaultdict(list)
     for name, found in sorted(recorded.markers.items()):
         for marker in found:
             of_producer[marker.producer_id].append((name, marker))
-    for transactional_id, records in sorted(recorded.records.items()):
+    for transactional_id in sorted(recorded.records):
+        records = recorded.from_begin(transactional_id)
         mine = {row.value.producer_id for row in records if row.value is not None}
         markers = (row for producer_id in sorted(mine) for row in of_producer.get(producer_id, ()))
-        steps = steps_of(map(told, records), markers, absent[transactional_id])
-        traces.append(Trace(transactional_id, tuple(steps)))
+        given, rest = split_given(list(map(told, records)), given=transactional_id in recorded.given)
+        steps = steps_of(rest, markers, absent[transactional_id], cut=recorded.begins, given=given)
+        trace = Trace(transactional_id, tuple(steps), starts_of(given))
+        if trace.steps or given is None:
+            traces.append(trace)
     return traces
 
 
@@ -670,7 +874,8 @@ def spoiled(recorded: Recorded, *, leaves_out: bool = False) -> dict[str, tuple[
     """The logs with one fault put in: name of the fault -> its trace, and the step at which it must be rejected.
 
     The fault is put into a committed transaction, with several partitions if possible, of the transactional id with the
-    fewest records. Without a committed transaction there are none.
+    fewest records. Without a committed transaction there are none. It has none of the markers that may be of others,
+    or may be gone.
 
     Args:
         recorded: the logs.
@@ -681,7 +886,7 @@ def spoiled(recorded: Recorded, *, leaves_out: bool = False) -> dict[str, tuple[
         (name, place)
         for name, records in recorded.records.items()
         for place, (before, after) in enumerate(pairwise(records))
-        if _is_committed(before, after)
+        if _is_committed(before, after) and _is_strict(recorded, name, before)
     ]
     if not commits:
         return {}
@@ -700,7 +905,7 @@ def spoiled(recorded: Recorded, *, leaves_out: bool = False) -> dict[str, tuple[
     name = min(map(name_of, before.partitions()))
 
     def trace(changed: list[StateRecord] = records, entries: Entries = recorded.entries) -> Trace:
-        (found,) = coordinator_traces(Recorded({transactional_id: changed}, entries))
+        (found,) = coordinator_traces(replace(recorded, records={transactional_id: changed}, entries=entries))
         return found
 
     def with_record(offset: int, **fields: object) -> list[StateRecord]:
@@ -736,6 +941,16 @@ def _is_committed(before: StateRecord, after: StateRecord) -> bool:
     decides = before.value is not None and before.value.transaction_status is TransactionState.PREPARE_COMMIT
     completes = after.value is not None and after.value.transaction_status is TransactionState.COMPLETE_COMMIT
     return decides and completes and before.value is not None and bool(before.value.partitions())
+
+
+def _is_strict(recorded: Recorded, transactional_id: str, prepared: StateRecord) -> bool:
+    """Whether all markers of a decided transaction have to be there, and no others may."""
+    first = recorded.from_begin(transactional_id)[0]
+    assert prepared.value is not None
+    epoch = NO_EPOCH if first.value is None else first.value.producer_epoch
+    is_later = prepared.offset > first.offset and prepared.value.producer_epoch > epoch
+    is_whole = not {name_of(place) for place in prepared.value.partitions()} & recorded.begins.keys()
+    return is_whole and (transactional_id not in recorded.given or is_later)
 
 
 def _changed(value: TransactionLogValue | None, fields: Mapping[str, object]) -> TransactionLogValue | None:

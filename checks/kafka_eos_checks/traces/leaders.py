@@ -63,12 +63,15 @@ Entry = WrittenBatch | WrittenMarker
 
 
 def versions(recorded: Recorded) -> dict[int, int]:
-    """The lowest transaction version in which a transaction of each producer id ended; other producers are left out."""
+    """The lowest transaction version in which a transaction of each producer id ended; other producers are left out.
+
+    It is 1 where the coordinator's log lacks records, because a transaction of version 1 may be among them.
+    """
     found: dict[int, int] = {}
-    for records in recorded.records.values():
+    for name, records in recorded.records.items():
         for row in records:
-            if row.value is not None and row.value.transaction_status in PREPARED:
-                version = version_of(row.value)
+            if row.value is not None and (name in recorded.given or row.value.transaction_status in PREPARED):
+                version = 1 if name in recorded.given else version_of(row.value)
                 found[row.value.producer_id] = min(version, found.get(row.value.producer_id, version))
     return found
 

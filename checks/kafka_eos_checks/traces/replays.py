@@ -3,17 +3,19 @@
 A replay is three functions from batches of rows to batches of rows, with a shuffle before the second and the third::
 
     rows_of         a piece of a segment or history -> its rows                                  (scan)
+    begins_of       the rows of holes -> the offset from which on each log lacks nothing
     by_producer     rows sorted by producer id -> verdicts on its partitions and on clients;     (:data:`BY_PRODUCER`)
                     markers, each with its transactional id
     by_trace        rows sorted by transactional id -> verdicts on coordinators                  (:data:`BY_TRACE`)
 
 :func:`in_process` sorts tables of this process, :mod:`kafka_eos_checks.traces.spark` lets Spark shuffle. A worker holds
-the rows of one trace at a time, and no event goes through Spark's driver. Traces that cannot be judged also have a
-verdict.
+the rows of one trace at a time. Spark's driver knows where logs begin, and meets no event. Traces that cannot be judged
+also have a verdict.
 """
 
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -37,6 +39,7 @@ from kafka_eos_checks.traces.clients import (
     Read,
     client_traces,
     of_paths,
+    verdict_on_logs,
     with_left_out,
     without,
 )
@@ -47,6 +50,9 @@ from kafka_eos_checks.traces.coordinators import (
     WrittenMarker,
     absent_partitions,
     coordinator_constants,
+    since,
+    split_given,
+    starts_of,
     steps_of,
 )
 from kafka_eos_checks.traces.leaders import (
@@ -62,6 +68,7 @@ from kafka_eos_checks.traces.scan import (
     COORDINATOR,
     ENTRY,
     EVENT,
+    HOLE,
     JUDGED,
     LEADER,
     LOG,
@@ -128,17 +135,29 @@ class _CoordinatorJudge:
         return RememberingJudge(machine, coordinator_constants(self.rules.versions))
 
     def verdict(
-        self, name: str, records: Sequence[ToldRecord], markers: "_Markers", here: Container[str]
-    ) -> dict[str, Any]:
+        self,
+        name: str,
+        records: Sequence[ToldRecord],
+        markers: "_Markers",
+        here: Container[str],
+        *,
+        begin: int = 0,
+        cut: Collection[str] = (),
+    ) -> dict[str, Any] | None:
+        """The verdict on a transactional id; None if nothing follows the record in whose state its trace begins."""
         absent = absent_partitions(records, here)
-        position, steps = self.remembering.first_rejected(steps_of(records, markers, absent, rename=True))
+        given, rest = split_given(since(records, begin), given=begin > 0)
+        steps = steps_of(rest, markers, absent, cut=cut, given=given, rename=True)
+        position, taken = self.remembering.first_rejected(steps, starts_of(given, rename=True))
+        if not taken and begin:
+            return None
         if position is None:
-            found = _verdict(COORDINATOR, name, steps, None, "")
+            found = _verdict(COORDINATOR, name, taken, None, "")
             return found if not absent else {**found, "accepted": None, **_unjudged(without(name, absent))}
-        trace = Trace(name, tuple(steps_of(records, markers, absent)))
+        trace = Trace(name, tuple(steps_of(rest, markers, absent, cut=cut, given=given)), starts_of(given))
         index, explanation = replayed(self.machine, coordinator_constants(self.rules.versions, trace), trace)
         assert index == position, f"{name}: rejected at {index} and, by a judge that remembers, at {position}"
-        return _verdict(COORDINATOR, name, steps, position, explanation)
+        return _verdict(COORDINATOR, name, taken, position, explanation)
 
 
 _judge_of = lru_cache(maxsize=4)(_CoordinatorJudge)  # a worker keeps it from task to task
@@ -237,11 +256,33 @@ class _Out:
 # --- by producer: the leaders of partitions, and clients -----------------------------------------------------------
 
 
-def by_producer(batches: Rows, rules: Rules) -> "Iterator[pa.RecordBatch]":
+Begins = Mapping[tuple[int, str], int]  # (source, log) -> the offset from which on it lacks nothing, if it lacks some
+
+
+def begins_of(holes: "pa.Table") -> dict[tuple[int, str], int]:
+    """The offset from which on each log lacks nothing, of those that lack something; ``holes``: rows of kind HOLE."""
+    found: dict[tuple[int, str], int] = {}
+    for source, log, offset in zip(*(holes[name].to_pylist() for name in ("source", "log", "offset")), strict=True):
+        found[source, log] = max(offset, found.get((source, log), 0))
+    return found
+
+
+def begun(begins: Begins) -> "pa.RecordBatch":
+    """Verdicts on logs that lack something: they are readable."""
+    return verdict_batch(
+        [
+            {"source": source, "subject": LOG, "trace": log, "steps": 0, "accepted": True, "position": offset}
+            for (source, log), offset in sorted(begins.items())
+        ]
+    )
+
+
+def by_producer(batches: Rows, rules: Rules, begins: Begins) -> "Iterator[pa.RecordBatch]":
     """Rows sorted by :data:`BY_PRODUCER` -> state records, markers of transactional ids, and verdicts.
 
     The state records of a producer come first. They name its transactional ids and the transaction version by which its
-    partitions are judged. A producer without state records has no transactions.
+    partitions are judged: 1 if that log lacks some, because a transaction of version 1 may be among them. A producer
+    without state records has no transactions.
     """
     import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
 
@@ -253,17 +294,19 @@ def by_producer(batches: Rows, rules: Rules) -> "Iterator[pa.RecordBatch]":
         if producer != (source, producer_id):
             producer, owners, restarts = (source, producer_id), {}, []
         if kind == STATE:
-            _note_owners(owners, producer_id, slices)
+            _note_owners(owners, producer_id, slices, is_whole=(source, log) not in begins)
         if kind in {STATE, JUDGED}:
             for each in slices:
                 out.put(each)
         elif kind == ENTRY and owners:
-            for each in _markers_of(slices):
+            whole = _from(slices, begins.get((source, log), 0))
+            for each in _markers_of(whole, is_cut=(source, log) in begins):
                 for name in owners:
                     out.put(_with_column(each, "name", pa.array([name] * each.num_rows, pa.string())))
             version = min(filter(None, owners.values()), default=0)
-            if version:
-                out.put(judged([{"source": source, **_leader_verdict(log, producer_id, slices, version, rules)}]))
+            if version and whole:
+                verdict = _leader_verdict(log, producer_id, whole, version, rules)
+                out.put(judged([{"source": source, **verdict}]))
         elif kind == EVENT and not log:
             restarts = _events_of(slices)
         elif kind == EVENT:
@@ -273,15 +316,26 @@ def by_producer(batches: Rows, rules: Rules) -> "Iterator[pa.RecordBatch]":
     yield from out.full(at_end=True)
 
 
-def _note_owners(owners: dict[str, int], producer_id: int, slices: "Sequence[pa.RecordBatch]") -> None:
+def _note_owners(
+    owners: dict[str, int], producer_id: int, slices: "Sequence[pa.RecordBatch]", *, is_whole: bool = True
+) -> None:
     if producer_id < 0:
         return  # tombstones
     for name, version in set(_lists(slices, "name", "version")):
         known = owners.get(name, 0)
-        owners[name] = min(filter(None, (known, version)), default=0)
+        owners[name] = min(filter(None, (known, version if is_whole else 1)), default=0)
 
 
-def _markers_of(slices: "Sequence[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+def _from(slices: "Sequence[pa.RecordBatch]", begin: int) -> "list[pa.RecordBatch]":
+    """The rows from an offset on."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - the light install has no pyarrow
+
+    if not begin:
+        return list(slices)
+    return [own for each in slices if (own := each.filter(pc.greater_equal(each["offset"], begin))).num_rows]
+
+
+def _markers_of(slices: "Sequence[pa.RecordBatch]", *, is_cut: bool = False) -> "Iterator[pa.RecordBatch]":
     """The markers among a producer's entries in a partition; ``version`` is 1 for a marker that may be a repetition.
 
     :class:`kafka_eos_checks.traces.coordinators.Recorded` flags the same markers.
@@ -289,9 +343,10 @@ def _markers_of(slices: "Sequence[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]
     import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
 
     last = np.full((3, 1), -1, dtype=np.int64)
-    for batch in slices:
+    for number, batch in enumerate(slices):
         told = np.stack([batch[name].to_numpy() for name in ("code", "epoch", "leader_epoch")])
         again = (told == np.concatenate([last, told[:, :-1]], axis=1)).all(axis=0)
+        again[0] |= is_cut and not number
         last = told[:, -1:]
         marked = _with_column(batch, "version", pa.array(again.astype(np.int64)))
         yield marked.filter(pa.array(np.isin(told[0], sorted(MARKERS))))
@@ -372,24 +427,32 @@ def _partition_constants(trace: Trace) -> PartitionLogConstants:
 # --- by transactional id: coordinators -------------------------------------------------------------------------------
 
 
-def by_trace(batches: Rows, rules: Rules, here: Mapping[int, Container[str]]) -> "Iterator[pa.RecordBatch]":
+def by_trace(
+    batches: Rows, rules: Rules, here: Mapping[int, Container[str]], begins: Begins
+) -> "Iterator[pa.RecordBatch]":
     """Rows sorted by :data:`BY_TRACE` -> verdicts (:data:`kafka_eos_checks.traces.scan.VERDICTS`).
 
     Args:
         batches: the rows.
         rules: the rules of the machines.
         here: source -> its logs (:func:`kafka_eos_checks.traces.scan.logs_of`).
+        begins: the logs that lack something.
     """
     judge = _judge_of(rules)
+    cut: dict[int, set[str]] = defaultdict(set)
+    for source, log in begins:
+        cut[source].add(log)
     verdicts: list[dict[str, Any]] = []
     for (source, name), slices in runs(batches, BY_TRACE[:2]):
         records: list[ToldRecord] = []
         markers: _Markers = []
+        begin = 0
         for _, own in runs(slices, ("kind",)):
             kind = own[0]["kind"][0].as_py()
             if kind == JUDGED:
                 verdicts += [verdict for (verdict,) in _lists(own, "verdict")]
             elif kind == STATE:
+                begin = begins.get((source, own[0]["log"][0].as_py()), 0)
                 rows = _lists(own, "leader_epoch", "offset", "value")
                 records += [ToldRecord(reign, offset, read_transition(value)) for reign, offset, value in rows]
             else:
@@ -399,7 +462,9 @@ def by_trace(batches: Rows, rules: Rules, here: Mapping[int, Container[str]]) ->
                     for log, producer_id, epoch, code, reign, offset, again in rows
                 ]
         if records:
-            verdicts.append({"source": source, **judge.verdict(name, records, markers, here[source])})
+            found = judge.verdict(name, records, markers, here[source], begin=begin, cut=cut[source])
+            if found is not None:
+                verdicts.append({"source": source, **found})
         if len(verdicts) >= OUT_ROWS:
             yield verdict_batch(verdicts)
             verdicts = []
@@ -441,18 +506,12 @@ def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
             for subject, name in _NAMES.items()
             if subjects[subject].num_rows
         ]
-        unread = subjects[LOG]
-        if unread.num_rows:
-            found.append(
-                Verdict(
-                    check="trace",
-                    name=f"logs of {path.name}",
-                    expected="all whole",
-                    found=f"{len(set(unread['trace'].to_pylist()))} not whole, although traces may depend on them",
-                    ok=False,
-                    evidence=_evidence(unread),
-                )
-            )
+        logs = subjects[LOG]
+        if logs.num_rows:
+            unread, later = logs.filter(pc.invert(logs["accepted"])), logs.filter(logs["accepted"])
+            begins = dict(zip(later["trace"].to_pylist(), later["position"].to_pylist(), strict=True))
+            damaged = len(set(unread["trace"].to_pylist()))
+            found.append(verdict_on_logs(path.name, begins, damaged, _evidence(unread)))
         verdicts.append((path, found))
     return of_paths(verdicts)
 
@@ -514,11 +573,13 @@ def in_process(pieces: Sequence[Piece], rules: Rules) -> "pa.Table":
     Raises:
         MissingExtra: without pyarrow.
     """
-    pa = need("pyarrow", "spark")
+    pa, pc = need("pyarrow", "spark"), need("pyarrow.compute", "spark")
     keep_modules()
     scanned = (batch for task in tasks_of(pieces, PIECE_BYTES) for batch in rows_of(task, BUCKETS))
-    tagged = by_producer(_sorted(scanned, BY_PRODUCER), rules)
-    found = list(by_trace(_sorted(tagged, BY_TRACE), rules, logs_of(pieces)))
+    rows = pa.Table.from_batches(scanned, schema=rows_schema())
+    begins = begins_of(rows.filter(pc.equal(rows["kind"], HOLE)))
+    tagged = by_producer(_sorted(rows.to_batches(), BY_PRODUCER), rules, begins)
+    found = [*by_trace(_sorted(tagged, BY_TRACE), rules, logs_of(pieces), begins), begun(begins)]
     return in_order(pa.Table.from_batches(found, schema=verdict_batch([]).schema))
 
 

@@ -20,7 +20,8 @@ epochs     the log's leader epoch         a marker's coordinator epoch
 value      of the record                                                  the event's line
 =========  =============================  ==============================  ======================
 
-A row whose ``verdict`` is set (:data:`VERDICTS`) has no other content.
+A row of kind :data:`HOLE` has the offset at which a hole of a log ends: of a log that was compacted, or whose first
+segments were deleted. A row whose ``verdict`` is set (:data:`VERDICTS`) has no other content.
 """
 
 import json
@@ -32,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import RegionKind
@@ -44,6 +46,7 @@ from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
     Block,
+    Headers,
     is_set,
     read_blocks,
     read_index,
@@ -57,13 +60,14 @@ from kafka_eos_checks.traces.transitions import read_transition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-STATE, ENTRY, EVENT, JUDGED = range(4)  # kinds of rows
+STATE, ENTRY, EVENT, JUDGED, HOLE = range(5)  # kinds of rows
 PLAIN_BATCH, TRANSACTIONAL_BATCH, ABORT_MARKER, COMMIT_MARKER = range(4)  # codes of entries
 MARKERS = {ABORT_MARKER: ControlType.ABORT, COMMIT_MARKER: ControlType.COMMIT}
 
 COORDINATOR, LEADER, CLIENT, LOG = "coordinator", "leader", "client", "log"  # the subjects of verdicts
-# A row for each trace. `position` is the first unexplained step, from 1. `accepted` is null where it was not judged;
-# `unjudged` then has the reason by a short name.
+# A row for each trace. `position` is the first unexplained step, from 1; of a log that is not damaged, but lacks
+# something, the offset from which on it lacks nothing. `accepted` is null where it was not judged; `unjudged` then has
+# the reason by a short name.
 VERDICTS = {
     "source": "bigint",
     "subject": "string",
@@ -161,8 +165,9 @@ def pieces_of(paths: Sequence[Path], piece_bytes: int = PIECE_BYTES) -> list[Pie
         splits = plan(replicas.values(), piece_bytes)
         filled = {split.log for split in splits}
         for log in (each for each in replicas.values() if each not in filled):
-            name, first = f"{log.topic}-{log.partition}", str(log.file(log.segments[0]))
-            found.append(Piece(source=source, log=name, path=first, start=0, end=0))
+            name, last = f"{log.topic}-{log.partition}", log.segments[-1]
+            path_of_last, begins = str(log.file(last)), _base_offset(last)
+            found.append(Piece(source=source, log=name, path=path_of_last, start=0, end=0, first=0, following=begins))
         for split in splits:
             later = [name for name in split.log.segments if name > split.segment]
             begins = 0 if split.segment == split.log.segments[0] else _base_offset(split.segment)
@@ -283,17 +288,33 @@ def log_rows(piece: Piece) -> "Iterator[pa.RecordBatch]":
         base = headers.column("base_offset")
         ends = base + headers.column("last_offset_delta") + 1
         starts_at = np.concatenate(([expected if expected >= 0 else base[0]], ends[:-1]))
-        for at in np.flatnonzero(base != starts_at)[:1].tolist():
-            yield unreadable(piece, _missing(path, int(starts_at[at]), int(base[at])))
+        cleaned = _cleaned(headers, is_state=is_state)
+        holes = np.concatenate((base[base != starts_at], ends[cleaned]))
+        if len(holes):
+            yield hole(piece, int(holes.max()))
         expected = int(ends[-1])
         yield from _state_rows(piece, block) if is_state else _entry_rows(piece, block)
     following = _following(piece)
     if expected >= 0 and following not in {-1, expected}:
-        yield unreadable(piece, _missing(path, expected, following))
+        yield hole(piece, following)
 
 
-def _missing(path: Path, expected: int, found: int) -> str:
-    return f"{path.name}: expected offset {expected}, found {found}; a trace needs every batch from the first on"
+def _cleaned(headers: Headers, *, is_state: bool) -> NDArray[np.bool_]:
+    """The batches out of which the cleaner has taken a record that a trace needs.
+
+    :func:`kafka_eos_checks.traces.coordinators.read_recorded` knows the same ones.
+    """
+    count = headers.column("record_count")
+    lacks = (
+        count != headers.column("last_offset_delta") + 1 if is_state else is_set(headers, CONTROL_MASK) & (count == 0)
+    )
+    return np.asarray(lacks, dtype=np.bool_)
+
+
+def hole(piece: Piece, end: int) -> "pa.RecordBatch":
+    """The row of a hole of a log, which ends at an offset."""
+    columns = {"source": [piece.source], "kind": [HOLE], "log": [piece.log], "offset": [end], "producer_id": [-1]}
+    return batch_of(columns, 1)
 
 
 def _following(piece: Piece) -> int:
@@ -310,10 +331,6 @@ _key = lru_cache(maxsize=1 << 16)(decode_key)
 def _state_rows(piece: Piece, block: Block) -> "Iterator[pa.RecordBatch]":
     headers = block.headers
     records = decode_block(block)
-    counts = headers.column("last_offset_delta") + 1
-    for at in np.flatnonzero(headers.column("record_count") != counts)[:1].tolist():
-        offset = int(headers.column("base_offset")[at])
-        yield unreadable(piece, f"the batch at offset {offset} has lost records; a trace needs all of them")
     for region in records.damage:
         yield unreadable(piece, f"{Path(piece.path).name} at byte {region.position}: {region.reason}")
     names, producers, versions, kept, values = [], [], [], [], []

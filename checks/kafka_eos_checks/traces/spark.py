@@ -1,6 +1,7 @@
 """The replay on Spark: workers read the pieces, Spark shuffles the rows, and only verdicts reach the driver.
 
-The plan is a table of tasks. ``mapInArrow`` runs the functions of :mod:`kafka_eos_checks.traces.replays` over it, after
+The plan is a table of tasks. The rows that they read stay on the executors' disks, while the driver learns where logs
+begin that lack something. ``mapInArrow`` runs the functions of :mod:`kafka_eos_checks.traces.replays` over it, after
 each shuffle over rows that Spark has sorted, so that a worker holds the rows of one trace at a time. Log directories
 and histories must be at the same path on every worker, and this package must be importable there, as for
 :mod:`kafka_eos_checks.audit.engines.spark`.
@@ -9,7 +10,14 @@ and histories must be at the same path on every worker, and this package must be
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kafka_eos_checks.audit.engines.spark import failures_told, quiet_about_pandas, session, task_progress
+from kafka_eos_checks.audit.engines.spark import (
+    failures_told,
+    quiet_about_pandas,
+    release,
+    session,
+    stored_level,
+    task_progress,
+)
 from kafka_eos_checks.kit.memory import keep_modules
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.schemas import ddl
@@ -17,14 +25,17 @@ from kafka_eos_checks.traces.replays import (
     BUCKETS,
     BY_PRODUCER,
     BY_TRACE,
+    Begins,
     Rows,
     Rules,
+    begins_of,
+    begun,
     by_producer,
     by_trace,
     in_order,
     verdict_batch,
 )
-from kafka_eos_checks.traces.scan import PIECE_BYTES, ROWS, VERDICTS, Piece, logs_of, rows_of, tasks_of
+from kafka_eos_checks.traces.scan import HOLE, PIECE_BYTES, ROWS, VERDICTS, Piece, logs_of, rows_of, tasks_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,23 +59,32 @@ def on_spark(
     """
     if not pieces:
         return need("pyarrow", "spark").Table.from_batches([verdict_batch([])])
-    with failures_told(), session(spark) as active, quiet_about_pandas():
-        frame = verdict_frame(active, pieces, rules, task_bytes)
-        with task_progress(active):
-            found = frame.toArrow()
-    return in_order(found.cast(verdict_batch([]).schema))
+    pa = need("pyarrow", "spark")
+    with failures_told(), session(spark) as active, quiet_about_pandas(), task_progress(active):
+        rows = rows_frame(active, pieces, task_bytes)
+        try:
+            begins = begins_of(rows.where(f"kind = {HOLE}").select("source", "log", "offset").toArrow())
+            found = verdict_frame(rows, pieces, rules, begins, task_bytes).toArrow().cast(verdict_batch([]).schema)
+        finally:
+            release(rows)
+    return in_order(pa.concat_tables([found, pa.Table.from_batches([begun(begins)])]))
+
+
+def rows_frame(spark: "SparkSession", pieces: Sequence[Piece], task_bytes: int = PIECE_BYTES) -> "DataFrame":
+    """The rows of all pieces; once they are read, they stay on the executors' disks."""
+    tasks = tasks_of(pieces, task_bytes)
+    plan = spark.createDataFrame([(task,) for task in tasks], "task string").repartition(len(tasks))
+    return plan.mapInArrow(_read, ddl(ROWS)).localCheckpoint(False, stored_level(spark))
 
 
 def verdict_frame(
-    spark: "SparkSession", pieces: Sequence[Piece], rules: Rules, task_bytes: int = PIECE_BYTES
+    rows: "DataFrame", pieces: Sequence[Piece], rules: Rules, begins: Begins, task_bytes: int = PIECE_BYTES
 ) -> "DataFrame":
     """The verdicts as a DataFrame with the columns of :data:`VERDICTS`; nothing is run yet."""
-    tasks = tasks_of(pieces, task_bytes)
-    shares = max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), sum(p.size for p in pieces) // task_bytes)
-    plan = spark.createDataFrame([(task,) for task in tasks], "task string").repartition(len(tasks))
-    rows = plan.mapInArrow(_read, ddl(ROWS))
-    tagged = _sorted(rows, BY_PRODUCER, shares).mapInArrow(_tagging(rules), ddl(ROWS))
-    return _sorted(tagged, BY_TRACE, shares).mapInArrow(_judging(rules, logs_of(pieces)), ddl(VERDICTS))
+    settings = rows.sparkSession.conf
+    shares = max(int(settings.get("spark.sql.shuffle.partitions") or 1), sum(p.size for p in pieces) // task_bytes)
+    tagged = _sorted(rows, BY_PRODUCER, shares).mapInArrow(_tagging(rules, begins), ddl(ROWS))
+    return _sorted(tagged, BY_TRACE, shares).mapInArrow(_judging(rules, logs_of(pieces), begins), ddl(VERDICTS))
 
 
 def _sorted(frame: "DataFrame", keys: Sequence[str], shares: int) -> "DataFrame":
@@ -79,17 +99,19 @@ def _read(batches: Rows) -> "Iterator[pa.RecordBatch]":
             yield from rows_of(task, BUCKETS)
 
 
-def _tagging(rules: Rules) -> "Callable[[Rows], Iterator[pa.RecordBatch]]":
+def _tagging(rules: Rules, begins: Begins) -> "Callable[[Rows], Iterator[pa.RecordBatch]]":
     def tag(batches: Rows) -> "Iterator[pa.RecordBatch]":
         keep_modules()
-        yield from by_producer(batches, rules)
+        yield from by_producer(batches, rules, begins)
 
     return tag
 
 
-def _judging(rules: Rules, here: Mapping[int, Container[str]]) -> "Callable[[Rows], Iterator[pa.RecordBatch]]":
+def _judging(
+    rules: Rules, here: Mapping[int, Container[str]], begins: Begins
+) -> "Callable[[Rows], Iterator[pa.RecordBatch]]":
     def judge(batches: Rows) -> "Iterator[pa.RecordBatch]":
         keep_modules()
-        yield from by_trace(batches, rules, here)
+        yield from by_trace(batches, rules, here, begins)
 
     return judge

@@ -79,10 +79,18 @@ class TraceStep:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace of one machine, from its initial state."""
+    """A trace of one machine.
+
+    Attributes:
+        name: its name.
+        steps: its events.
+        starts: the states in which it may begin, each as the fields of the reference in which it differs from the
+            initial state. Without any, it begins in the initial state.
+    """
 
     name: str
     steps: tuple[TraceStep, ...]
+    starts: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,9 +228,14 @@ class _Reference:
             for instance in self.instances(candidate):
                 yield candidate, instance, attempt(state, instance)
 
+    def starts(self, fields: Iterable[Mapping[str, Any]]) -> list[Any]:
+        """The states in which a trace with these ``starts`` may begin."""
+        initial = self.machine.initial(self.constants)
+        return [replace(initial, **each) for each in fields] or [initial]
+
     def judge(self, trace: Trace) -> tuple[int | None, list[Any]]:
         """The first unexplained event, with the states before it."""
-        belief = [self.machine.initial(self.constants)]
+        belief = self.starts(trace.starts)
         for place, step in enumerate(trace.steps, start=1):
             before, belief = belief, self.after(belief, step)
             if not belief:
@@ -302,11 +315,14 @@ class RememberingJudge:
         self._most = most
         self._remembered = 0
         self._known: dict[Any, _Possible] = {}
-        self._first = _Possible([machine.initial(constants)])
+        self._first = _Possible(self._reference.starts(()))
 
-    def first_rejected(self, steps: Iterable[TraceStep]) -> tuple[int | None, int]:
+    def first_rejected(
+        self, steps: Iterable[TraceStep], starts: Sequence[Mapping[str, Any]] = ()
+    ) -> tuple[int | None, int]:
         """The first step, from 1, that nothing explains (None if all are explained), and the number of steps."""
-        possible, taken = self._first, 0
+        possible = self._possible(self._reference.starts(starts)) if starts else self._first
+        taken = 0
         following = iter(steps)
         for step in following:
             taken += 1
@@ -317,16 +333,19 @@ class RememberingJudge:
         return None, taken
 
     def _after(self, before: _Possible, step: TraceStep) -> _Possible:
-        states = self._reference.after(before.states, step)
-        key = states[0] if len(states) == 1 else frozenset(states)
-        after = self._known.get(key)
-        if after is None:
-            after = _Possible(states)
+        after = self._possible(self._reference.after(before.states, step))
         if self._remembered < self._most:
             self._remembered += 1
-            self._known[key] = after
+            self._known[_key_of(after.states)] = after
             before.following[id(step)] = step, after
         return after
+
+    def _possible(self, states: list[Any]) -> _Possible:
+        return self._known.get(_key_of(states)) or _Possible(states)
+
+
+def _key_of(states: Sequence[Any]) -> Any:
+    return states[0] if len(states) == 1 else frozenset(states)
 
 
 def _distinct(states: Iterable[Any]) -> list[Any]:
@@ -407,19 +426,44 @@ def trace_definitions(traces: Sequence[Trace], machine: type[machines.Machine]) 
         "Traces__ == <<\n  " + ",\n  ".join(literals) + "\n>>",
         "Length__ == Len(Traces__[trace__])",
         "Event__ == Traces__[trace__][at__]",
+        "Starts__ == <<" + ", ".join(_starts_text(trace, machine) for trace in traces) + ">>",
+        *_begins(traces, machine),
         "Take__ == \\E c \\in DOMAIN Event__.c : LET e == Event__.c[c] IN",
         *taken,
         "Observed__ ==",
         *(seen or ["    TRUE"]),
-        "Logged__ == /\\ at__ <= Length__ /\\ Take__ /\\ Observed__",
+        "Logged__ == /\\ at__ \\in 1..Length__ /\\ Take__ /\\ Observed__",
         "            /\\ at__' = at__ + 1 /\\ UNCHANGED trace__",
-        "TraceInit__ == Init /\\ trace__ \\in DOMAIN Traces__ /\\ at__ = 1",
-        f"TraceSpec__ == TraceInit__ /\\ [][Logged__]_<<{variables}, trace__, at__>>",
+        "TraceInit__ == /\\ Init /\\ trace__ \\in DOMAIN Traces__",
+        "               /\\ at__ = IF Starts__[trace__] = {} THEN 1 ELSE 0",
+        f"TraceSpec__ == TraceInit__ /\\ [][Begins__ \\/ Logged__]_<<{variables}, trace__, at__>>",
         "ASSUME \\A t \\in DOMAIN Traces__ : TLCSet(t, 0)",
         'Followed__ == at__ <= TLCGet(trace__) \\/ (TLCSet(trace__, at__) /\\ PrintT(<<"at", trace__, at__>>))',
         'Accepted__ == at__ <= Length__ \\/ PrintT(<<"accepted", trace__>>)',
     ]
     return "\n".join(lines) + "\n"
+
+
+def _starts_text(trace: Trace, machine: type[machines.Machine]) -> str:
+    """The states in which a trace may begin, as a set of records of variables; empty for the initial state."""
+    names = {snake_case(variable): variable for variable in machine.VARIABLES}
+    starts = (
+        ", ".join(f"{names[name]} |-> {format_value(to_spec(value))}" for name, value in start.items())
+        for start in trace.starts
+    )
+    return "{" + ", ".join(f"[{start}]" for start in starts) + "}"
+
+
+def _begins(traces: Sequence[Trace], machine: type[machines.Machine]) -> list[str]:
+    """The step from the initial state to one in which a trace may begin."""
+    given = {name for trace in traces for start in trace.starts for name in start}
+    changed = [variable for variable in machine.VARIABLES if snake_case(variable) in given]
+    same = [variable for variable in machine.VARIABLES if snake_case(variable) not in given]
+    return [
+        "Begins__ == /\\ at__ = 0 /\\ at__' = 1",
+        "            /\\ \\E s \\in Starts__[trace__] : TRUE" + "".join(f" /\\ {v}' = s.{v}" for v in changed),
+        f"            /\\ UNCHANGED <<{', '.join([*same, 'trace__'])}>>",
+    ]
 
 
 _ACCEPTED = re.compile(r'<<"accepted", (\d+)>>')

@@ -429,11 +429,12 @@ def test_a_damaged_log_is_no_trace(cluster: Recorded, tmp_path: Path) -> None:
         coordinators.read_recorded(tmp_path)
 
 
-def test_a_log_that_does_not_begin_at_0_is_no_trace(tmp_path: Path) -> None:
+def test_a_log_may_begin_later_than_at_0(tmp_path: Path) -> None:
     batch = build_batch([Record(value=b"v")], base_offset=5, producer_id=1, producer_epoch=0, base_sequence=0)
     write_segment(tmp_path / "orders-0" / f"{5:020d}.log", [batch.encode()])
-    with pytest.raises(UnreadableLog, match="orders-0: begins at offset 5, not at 0"):
-        coordinators.read_recorded(tmp_path)
+    logs = coordinators.read_recorded(tmp_path)
+    assert logs.begins == {"orders-0": 5}
+    assert logs.entries == {"orders-0": [WrittenBatch(1, 0, "plain", 5)]}
 
 
 def test_batches_without_a_producer_are_no_entries(tmp_path: Path) -> None:

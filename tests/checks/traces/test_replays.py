@@ -45,6 +45,7 @@ from kafka_eos_checks.traces.leaders import JUDGED_BY
 from kafka_eos_checks.traces.replays import Rules, in_process, verdicts_of
 from kafka_eos_checks.traces.scan import (
     COMMIT_MARKER,
+    HOLE,
     LOG,
     TRANSACTIONAL_BATCH,
     Piece,
@@ -56,6 +57,8 @@ from kafka_eos_checks.traces.scan import (
 )
 from kafka_eos_checks.traces.transitions import Transition, read_transition, transition_of
 from kafka_eos_checks.traces.validation import Candidate, RememberingJudge, Trace, TraceStep, replay, replayed
+
+from .cut_logs import cut_logs
 
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -96,6 +99,17 @@ def in_the_readable_way(folder: Path) -> Verdicts:
         for trace in entries:
             found["leader", trace.name] = len(trace.steps), replay(model, Consumer, trace).reference_index
     return found
+
+
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The spoiled recording after the cleaner and retention have taken something from most of its logs."""
+    folder = tmp_path_factory.mktemp("cut")
+    unpack(kept_recording("transactions-3.9"), folder)
+    for spoil in SPOILED:
+        spoil(folder / "brokers")
+    cut_logs(folder / "brokers", random.Random(3))
+    return folder / "brokers"
 
 
 def rows_of(table: Any) -> list[dict[str, Any]]:
@@ -323,26 +337,31 @@ def _traces(path: Path) -> list[Trace]:
     return [found for found in command.partitions(path) if isinstance(found, Trace)]
 
 
-def test_what_workers_of_spark_run_has_the_same_verdicts(spoiled: Path, lacking: Path, histories: list[Path]) -> None:
+def test_what_workers_of_spark_run_has_the_same_verdicts(
+    spoiled: Path, lacking: Path, cut: Path, histories: list[Path]
+) -> None:
     import pyarrow as pa  # noqa: PLC0415
 
     from kafka_eos_checks.traces import spark  # noqa: PLC0415
 
-    pieces = pieces_of([spoiled, lacking, *histories], SMALL)
+    pieces = pieces_of([spoiled, lacking, cut, *histories], SMALL)
     tasks = pa.RecordBatch.from_pydict({"task": tasks_of(pieces, 200_000)})
-    tagged = spark._tagging(RULES)(replays._sorted(spark._read([tasks]), replays.BY_PRODUCER))
-    found = spark._judging(RULES, logs_of(pieces))(replays._sorted(tagged, replays.BY_TRACE))
-    assert replays.in_order(pa.Table.from_batches(found)).equals(in_process(pieces, RULES))
+    rows = list(spark._read([tasks]))
+    begins = replays.begins_of(pa.Table.from_batches(row for row in rows if row["kind"][0].as_py() == HOLE))
+    tagged = spark._tagging(RULES, begins)(replays._sorted(rows, replays.BY_PRODUCER))
+    found = spark._judging(RULES, logs_of(pieces), begins)(replays._sorted(tagged, replays.BY_TRACE))
+    whole = pa.Table.from_batches([*found, replays.begun(begins)])
+    assert replays.in_order(whole).equals(in_process(pieces, RULES))
     assert rows_of(spark.on_spark([], RULES)) == [], "for which no session is started"
 
 
 @pytest.mark.spark
 def test_spark_has_the_same_verdicts_row_by_row(
-    recording: Path, spoiled: Path, lacking: Path, histories: list[Path], spark: Any
+    recording: Path, spoiled: Path, lacking: Path, cut: Path, histories: list[Path], spark: Any
 ) -> None:
     from kafka_eos_checks.traces.spark import on_spark  # noqa: PLC0415
 
-    pieces = pieces_of([recording, spoiled, lacking, *histories], SMALL)
+    pieces = pieces_of([recording, spoiled, lacking, cut, *histories], SMALL)
     expected = in_process(pieces, RULES)
     assert {row["accepted"] for row in rows_of(expected)} == {True, False, None}
     found = on_spark(pieces, RULES, spark=spark, task_bytes=200_000)
@@ -372,8 +391,16 @@ def of_logs(folder: Path) -> dict[str, str]:
     """The verdicts on the logs that are no traces, by log."""
     found: dict[str, str] = {}
     for row in rows_of(in_process(pieces_of([folder]), RULES)):
-        if row["subject"] == LOG:
+        if row["subject"] == LOG and not row["accepted"]:
             found[row["trace"]] = f"{found.get(row['trace'], '')}{row['reason']}\n"
+    return found
+
+
+def begun(folder: Path) -> dict[str, int]:
+    """The offsets from which on logs lack nothing, of those that lack something; the readable way finds the same."""
+    rows = rows_of(in_process(pieces_of([folder]), RULES))
+    found = {row["trace"]: row["position"] for row in rows if row["subject"] == LOG and row["accepted"]}
+    assert coordinators.read_recorded(folder).begins == found
     return found
 
 
@@ -389,26 +416,26 @@ def only_replica(segment: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["*/__transaction_state-*/*.log", "*/[a-z]*/*.log"])
-def test_a_batch_that_is_not_there_is_missed(copy: Path, pattern: str) -> None:
+def test_a_log_that_lacks_a_batch_is_judged_from_the_next_one_on(copy: Path, pattern: str) -> None:
     segment = largest(copy, pattern)
     only_replica(segment)
     _, gone = middle(batches(copy, str(segment.relative_to(copy)), lambda _: True))
     data = segment.read_bytes()
     segment.write_bytes(data[: gone.position] + data[gone.position + len(gone.batch.encode()) :])
-    (reason,) = of_logs(copy).values()
-    assert f"expected offset {gone.batch.base_offset}, found" in reason
+    assert begun(copy) == {segment.parent.name: gone.batch.next_offset}
+    assert of_logs(copy) == {}
 
 
-def test_a_batch_of_states_that_has_lost_a_record_is_reported(copy: Path) -> None:
+def test_a_log_of_states_is_judged_from_after_a_batch_that_has_lost_a_record(copy: Path) -> None:
     segment = largest(copy, "*/__transaction_state-*/*.log")
     only_replica(segment)
     _, last = batches(copy, str(segment.relative_to(copy)), lambda _: True)[-1]
-    patched(segment, last, last.position + 23, (len(last.batch.records())).to_bytes(4, "big"))  # lastOffsetDelta
-    said = of_logs(copy)[segment.parent.name]
-    assert said == f"the batch at offset {last.batch.base_offset} has lost records; a trace needs all of them\n"
+    records = len(last.batch.records())
+    patched(segment, last, last.position + 23, records.to_bytes(4, "big"))  # lastOffsetDelta
+    assert begun(copy) == {segment.parent.name: last.batch.base_offset + records + 1}
 
 
-def test_damage_and_a_missing_beginning_are_reported_and_a_torn_tail_is_not(copy: Path) -> None:
+def test_damage_is_reported_and_a_torn_tail_is_not_and_a_log_may_begin_later(copy: Path) -> None:
     assert of_logs(copy) == {}
     segment = largest(copy, "*/__transaction_state-*/*.log")
     only_replica(segment)
@@ -423,9 +450,8 @@ def test_damage_and_a_missing_beginning_are_reported_and_a_torn_tail_is_not(copy
     segment.write_bytes(data)
     _, second = batches(copy, str(segment.relative_to(copy)), lambda batch: batch.base_offset > 0)[0]
     segment.unlink()
-    begun = segment.with_name(f"{second.batch.base_offset:020d}.log")
-    begun.write_bytes(data[second.position :])
-    assert "expected offset 0, found" in of_logs(copy)[segment.parent.name]
+    segment.with_name(f"{second.batch.base_offset:020d}.log").write_bytes(data[second.position :])
+    assert begun(copy) == {segment.parent.name: second.batch.base_offset}
 
 
 def test_a_segment_that_is_torn_before_another_one_is_unreadable(copy: Path) -> None:
@@ -453,7 +479,7 @@ def test_zeroes_in_the_middle_are_unreadable_and_not_the_end_of_a_log(copy: Path
         coordinators.read_recorded(copy)
 
 
-def test_a_segment_that_is_missing_in_the_middle_is_missed(copy: Path) -> None:
+def test_a_log_without_a_segment_in_the_middle_is_judged_from_the_next_one_on(copy: Path) -> None:
     segment = largest(copy, "*/__transaction_state-*/*.log")
     only_replica(segment)
     data = segment.read_bytes()
@@ -462,8 +488,10 @@ def test_a_segment_that_is_missing_in_the_middle_is_missed(copy: Path) -> None:
     segment.write_bytes(data[: first.position])
     later = segment.with_name(f"{second.batch.base_offset:020d}.log")
     later.write_bytes(data[second.position :])
-    (reason,) = of_logs(copy).values()
-    assert f"expected offset {first.batch.base_offset}, found {second.batch.base_offset}" in reason
+    assert begun(copy) == {segment.parent.name: second.batch.base_offset}
+    segment.unlink()
+    later.write_bytes(b"")
+    assert begun(copy) == {segment.parent.name: second.batch.base_offset}, "and is empty"
 
 
 def test_a_log_in_three_segments_misses_nothing(copy: Path) -> None:
@@ -898,6 +926,10 @@ def test_a_marker_that_repeats_the_last_one_of_the_rows_before_is_flagged() -> N
     slices = [rows(data, commit), rows(commit, commit, data), rows(commit), rows(commit)]
     flags = [row["version"] for found in replays._markers_of(slices) for row in rows_of(found)]
     assert flags == [0, 1, 1, 0, 1]
+    first = [row["version"] for found in replays._markers_of([rows(commit)], is_cut=True) for row in rows_of(found)]
+    assert first == [1], "the entry before it may be gone"
+    later = [row["version"] for found in replays._markers_of(slices, is_cut=True) for row in rows_of(found)]
+    assert later == flags
 
 
 @pytest.mark.parametrize("versions", [*permutations([0, 1, 2]), (0, 2, 2), (0, 0)])
@@ -909,6 +941,8 @@ def test_leaders_are_judged_by_the_lowest_version_that_ended_a_transaction(versi
         rows = pa.RecordBatch.from_pydict({"name": ["x"], "version": [version]})
         replays._note_owners(owners, 7, [rows])
     assert owners == {"x": min(filter(None, versions), default=0)}
+    replays._note_owners(owners, 7, [rows], is_whole=False)
+    assert owners == {"x": 1}, "a transaction of version 1 may be among the records that are gone"
 
 
 @pytest.mark.parametrize("engine", [[], ["--alone"]])

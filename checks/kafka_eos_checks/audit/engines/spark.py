@@ -37,6 +37,7 @@ from kafka_eos_checks.kit.spark_failures import reasons, spark_failures
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark import StorageLevel
     from pyspark.sql import DataFrame, SparkSession
 
 ROW_COLUMNS = {"kind": "int", "key": "bigint", "value": "binary"}
@@ -70,19 +71,14 @@ class SparkEngine:
         self._waiting: dict[int, Sequence[DataFrame]] = {}  # by id of rows that are not computed yet: what they read
         is_remote = need("pyspark.sql.utils", "spark").is_remote()
         self._cores = None if is_remote else spark.sparkContext.defaultParallelism
-        from pyspark import StorageLevel  # noqa: PLC0415 - see `session`
-
-        # rows without lineage are lost with their executor, unless another one has them, too
-        is_local = not is_remote and re.match(r"local(\[|$)", str(spark.sparkContext.master))
-        self._level = StorageLevel.DISK_ONLY if is_local else StorageLevel.DISK_ONLY_2
+        self._level = stored_level(spark)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._cores is not None:
-            for _label, frame in self.stages:
-                frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
+        for _label, frame in self.stages:
+            release(frame)
 
     @property
     def jvm_seconds(self) -> float | None:
@@ -206,6 +202,21 @@ class SparkEngine:
         """Note that rows are on disk, and so are all that they were made of."""
         for each in rows:
             self._note_computed(self._waiting.pop(id(each), ()))
+
+
+def stored_level(spark: "SparkSession") -> "StorageLevel":
+    """Where rows without lineage are kept: they are lost with their executor, unless another one has them, too."""
+    from pyspark import StorageLevel  # noqa: PLC0415 - see `session`
+
+    is_remote = need("pyspark.sql.utils", "spark").is_remote()
+    is_local = not is_remote and re.match(r"local(\[|$)", str(spark.sparkContext.master))
+    return StorageLevel.DISK_ONLY if is_local else StorageLevel.DISK_ONLY_2
+
+
+def release(kept: "DataFrame") -> None:
+    """Take the rows of a ``localCheckpoint`` off the disks; with Spark Connect they go with the session."""
+    if not need("pyspark.sql.utils", "spark").is_remote():
+        kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
 def _of_kinds(rows: "DataFrame", kinds: Iterable[int]) -> "DataFrame":

@@ -1,0 +1,53 @@
+"""Logs as the cleaner and retention leave them behind."""
+
+import shutil
+from pathlib import Path
+from random import Random
+
+from kafka_eos.formats.segment import StoredBatch, read_segment
+from kafka_eos.formats.transaction_log import TOPIC, decode_key
+
+
+def cut_logs(folder: Path, random: Random) -> None:
+    """Take something from most logs of some brokers, and leave one replica of each partition.
+
+    ``__transaction_state`` is compacted up to a drawn place. Another log loses all batches before a drawn place, or
+    some of them.
+
+    Args:
+        folder: the folder of the brokers' log directories.
+        random: draws the places.
+    """
+    by_name: dict[str, list[Path]] = {}
+    for partition in sorted(path for path in folder.glob("*/*-*") if path.is_dir()):
+        by_name.setdefault(partition.name, []).append(partition)
+    for name, replicas in sorted(by_name.items()):
+        longest = max(replicas, key=lambda each: sum(path.stat().st_size for path in each.glob("*.log")))
+        for other in replicas:
+            if other != longest:
+                shutil.rmtree(other)
+        if name.rpartition("-")[0] != "__consumer_offsets":
+            _cut(longest, random, is_state=name.rpartition("-")[0] == TOPIC)
+
+
+def _cut(partition: Path, random: Random, *, is_state: bool) -> None:
+    segments = sorted(partition.glob("*.log"))
+    found = [region for path in segments for region in read_segment(path) if isinstance(region, StoredBatch)]
+    place = random.randrange(len(found) + 1) if random.random() < 0.8 else 0
+    first = 0
+    if is_state:
+        left = [*_compacted(found[:place]), *found[place:]]
+    elif random.random() < 0.5:
+        left = found[place:]
+        first = left[0].batch.base_offset if left else max((each.batch.next_offset for each in found), default=0)
+    else:
+        left = [each for at, each in enumerate(found) if at >= place or random.random() < 0.7]
+    for path in segments:
+        path.unlink()
+    (partition / f"{first:020d}.log").write_bytes(b"".join(each.batch.encode() for each in left))
+
+
+def _compacted(found: list[StoredBatch]) -> list[StoredBatch]:
+    """The batches with the last record of a transactional id; each batch of the recordings has records of one."""
+    last = {decode_key(row.key or b"").transactional_id: at for at, s in enumerate(found) for row in s.batch.records()}
+    return [found[at] for at in sorted(last.values())]
