@@ -291,6 +291,9 @@ def test_a_directory_whose_replicas_end_below_the_mark_of_another_is_told_once_b
     )
     assert "the 4,090 offsets after its end are lost" in two.in_words()
     assert ", as do" not in two._replace(shared=1).in_words(), "it is the only one"
+    swapped = known | {"1": higher, "3": whole}
+    by_first = behind_others(logs, Source(directories={tmp_path / name: each for name, each in swapped.items()}))
+    assert [each[2:4] for each in by_first if str(each.log) == "2/a-1"] == [("1", 4_100)], "the highest, not the last"
     moved = [Partition(log=replace(each.log, segments=(f"{4_100:020}.log",)), end=0) for each in logs]
     assert not behind_others(moved, source), "its segment begins at the mark"
 
@@ -979,7 +982,10 @@ def test_one_segment_of_several_is_judged_by_itself(cluster: Path) -> None:
     first, *_, last = segments(cluster, "generated-0")
     pack(last)
     assert not lacks_end((run([first]).logs[0].log, True))
-    assert lacks_end((run([first.parent]).logs[0].log, False))
+    log = run([first.parent]).logs[0].log
+    assert lacks_end((log, False))
+    shutil.rmtree(first.parent)
+    assert not lacks_end((log, False)), "it is gone meanwhile"
 
 
 # --- topics of one name -----------------------------------------------------------------------------------------------

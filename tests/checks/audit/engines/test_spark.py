@@ -21,7 +21,10 @@ from kafka_eos_checks.audit.engines.spark import SparkEngine, failures_told, ses
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.quoting import quoted, redacted, use_key
 from kafka_eos_checks.kit.missing import MissingExtra
-from kafka_eos_checks.kit.recording import kept_recording
+from kafka_eos_checks.kit.recording import kept_recording, unpacked
+from kafka_eos_checks.traces.replays import Rules
+from kafka_eos_checks.traces.scan import pieces_of
+from kafka_eos_checks.traces.spark import on_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,6 +85,22 @@ def test_every_item_is_run_once_and_neighbours_in_different_tasks(spark: "SparkS
     with SparkEngine(spark) as engine:
         rows = engine.map(with_its_task, items, [0] * len(items), "tasks")
         assert engine.collect(0, rows) == [(item, item % count) for item in items]
+
+
+@pytest.mark.spark
+def test_the_rows_of_an_audit_and_of_a_replay_are_taken_off_the_disks(spark: "SparkSession", tmp_path: Path) -> None:
+    def kept() -> int:
+        return int(spark.sparkContext._jsc.getPersistentRDDs().size())  # type: ignore[union-attr]
+
+    before = kept()
+    with SparkEngine(spark) as engine:
+        rows = engine.map(with_its_task, [1, 2], [0, 0], "tasks")
+        assert len(engine.collect(0, rows)) == 2
+        assert kept() == before + 1
+    assert kept() == before
+    with unpacked(kept_recording("violations")) as folder:
+        assert on_spark(pieces_of([folder]), Rules(()), spark=spark).num_rows > 0
+    assert kept() == before
 
 
 @pytest.mark.spark

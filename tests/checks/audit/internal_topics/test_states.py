@@ -225,3 +225,16 @@ def test_what_kafka_writes_is_never_decoded_one_by_one(monkeypatch: pytest.Monke
 )
 def test_the_last_leader_leads_since_the_first_record_of_its_last_run(epochs: list[int], led: tuple[int, int]) -> None:
     assert states._led(np.array(epochs, np.int64), np.arange(100, 100 + len(epochs))) == led
+
+
+def test_a_value_that_is_too_short_for_its_ending_has_another_form() -> None:
+    tried = 0
+    for number, (layout, masks, expected) in enumerate(states._FLEXIBLE, 1):
+        tail = (expected & masks).view(np.uint8)
+        least = 17 + 1 + layout.itemsize
+        for size in range(max(least - 1, states._TAIL_BYTES), least + 1):
+            value = np.concatenate((np.zeros(size - len(tail), np.uint8), tail))
+            [kind] = states._kinds(value, np.array([0]), np.array([size]), np.array([1], np.int32)).tolist()
+            assert (kind == number) == (size == least), f"{size} bytes, at least {least}"
+            tried += size < least
+    assert tried > 10

@@ -76,6 +76,7 @@ def test_a_vector_or_list_that_is_the_whole_text_gives_its_elements(text: str) -
         (r'"\q"', 1, r"'\\q' is no escape sequence"),
         (r"\nothing", 0, "'nothing' is no character"),
         ("007", 0, "'007' is no keyword, symbol or number"),
+        ("0" * 30, 0, f"'{'0' * 20}' is no keyword, symbol or number"),
         ("1/0", 0, "'1/0' is no keyword, symbol or number"),
         (":", 0, "':' is no keyword, symbol or number"),
         ("[0.5 1e400]", 5, "'1e400' is too large a number for a double"),

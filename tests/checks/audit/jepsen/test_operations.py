@@ -306,6 +306,14 @@ def test_an_operation_that_never_ends_may_still_happen_and_only_those_of_clients
         ("{:type :ok, :process 0, :f :poll, :value [[:poll {1 [[2]]}]]}", "expected [offset value], found (2,)"),
         ("{:type :ok, :process 0, :f :poll, :value [[:poll {1 [[:a 2]]}]]}", "offset :a is no integer"),
         (
+            f"{{:type :ok, :process 0, :f :poll, :value [[:poll {{1 [[:{'a' * 60} 2]]}}]]}}",
+            f"offset :{'a' * 59}… is no integer",
+        ),
+        (
+            f"{{:type :ok, :process 0, :f :poll, :value [[:poll {{1 [[:{'a' * 59} 2]]}}]]}}",
+            f"offset :{'a' * 59} is no integer",
+        ),
+        (
             "{:type :ok, :process 0, :f :send, :value [[:send 1 [9 5]]]}",
             "5 is sent to key 1 a second time; the anomalies are defined for values that are sent once",
         ),

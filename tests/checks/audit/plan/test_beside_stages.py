@@ -15,3 +15,10 @@ def test_an_index_and_all_splits_of_its_segment_are_in_one_stretch() -> None:
     neighbours = Neighbours.of({0: Files((), tuple(indexes))}, [splits], 10)
     assert neighbours.stretch_of[0].tolist() == [0, 0, 0, 1, 1]
     assert neighbours.stretches == [Stretch(0, (indexes[0],)), Stretch(0, (indexes[1], indexes[2]))]
+
+
+def test_an_index_whose_segment_is_gone_is_in_the_first_stretch() -> None:
+    parts = [("10.log", 0, 4), ("20.log", 0, 4)]
+    splits = [Split(LOG, number, len(parts), *part) for number, part in enumerate(parts)]
+    neighbours = Neighbours.of({0: Files((), ("05.txnindex", "20.txnindex"))}, [splits], 1)
+    assert neighbours.stretches == [Stretch(0, ("05.txnindex",)), Stretch(0, ("20.txnindex",))]

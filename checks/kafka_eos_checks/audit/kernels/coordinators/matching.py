@@ -466,7 +466,6 @@ class _Columns:
         fine = np.ones(len(self), np.bool_)
         same = (self.log[told][1:] == self.log[told][:-1]) & (self.pid[told][1:] == self.pid[told][:-1])
         fine[told[1:]] = ~same | (self.coordinator_epoch[told][1:] >= self.coordinator_epoch[told][:-1])
-        fine[told[:1]] = True
         return fine & (~np.isin(np.arange(len(self)), told) | (self.coordinator_epoch >= -1))
 
     def _not_fenced(self) -> Flags:

@@ -256,6 +256,27 @@ def test_records_of_members_between_those_of_offsets_are_passed_over(tmp_path: P
     assert commits == [(("g", ("t", 0)), 1), (("g", ("t", 0)), 2)]
 
 
+def test_an_aborted_commit_does_not_count_where_offsets_go_back(tmp_path: Path) -> None:
+    def commit(at: int, offset: int, **of_producer: int) -> bytes:
+        record = Record(key=KEYS[0], value=OffsetCommitValue(version=3, offset=offset).encode())
+        transactional = bool(of_producer)
+        return build_batch([record], base_offset=at, is_transactional=transactional, **of_producer).encode()
+
+    own = {"producer_id": 1, "producer_epoch": 0}
+    abort = build_control_batch(
+        ControlRecord(control_type=ControlType.ABORT, coordinator_epoch=0), base_offset=7, **own
+    )
+    batches = [commit(0, 10), commit(5, 11), commit(3, 12), commit(6, 13, **own), abort.encode()]
+    write_segment(tmp_path / f"{TOPIC}-0" / f"{0:020d}.log", batches)
+    [log] = find_logs(tmp_path)
+    expected = follow_group_log(log)
+    found = fold_group_log(log, chunks_of(log, 1 << 20, 1 << 30))
+    agree(found, expected)
+    assert found.counted is not None
+    assert found.counted.followed == 1
+    assert [each.offset for own_commits in found.commits.values() for each in own_commits] == [10, 11, 12]
+
+
 def test_a_row_without_a_later_marker_of_its_producer_has_none() -> None:
     is_marker = np.array([False, False, True, False, False, False, True])
     assert next_markers(np.array([7, 8, 7, 8, 7, 9, 8]), is_marker).tolist() == [2, 6, 2, 6, -1, -1, 6]

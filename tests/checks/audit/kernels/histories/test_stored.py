@@ -72,6 +72,21 @@ def pieces(path: Path, begin: list[int]) -> tuple[list[Piece], list[stored.Rows]
     return found, rows
 
 
+def test_values_are_given_block_by_block_if_they_are_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headers, "BLOCK_BYTES", 80)
+    own = [build_batch([Record(value=b"%d" % at)], base_offset=at).encode() for at in range(4)]
+    _, path, _ = write(tmp_path, own, random.Random(0))
+    found = []
+    for wanted in (True, False):
+        records = SplitRecords("t", 4, 0, 0, with_values=wanted)
+        blocks = list(read_blocks(path, 0, path.stat().st_size))
+        assert len(blocks) > 2
+        for block in blocks:
+            records.take(block)
+            found.append(list(records.taken_values()))
+    assert [each for own_values in found for each in own_values] == [(at, b"%d" % at) for at in range(4)]
+
+
 def told(contents: Contents) -> dict[int, tuple[bool, int, bool]]:
     """Whether each record is visible, the marker that decided it, and whether its transaction is open."""
     return {

@@ -1,9 +1,34 @@
 """The facts of a whole log, folded from those of its chunks."""
 
-from kafka_eos_checks.audit.kernels.logs.transactions import NO_TIME, PartitionFold, Transactional
+from pathlib import Path
+
+from kafka_eos.formats.record_batch import Record, build_batch
+from kafka_eos_checks.audit.kernels.logs.runs import columns_of, runs_of
+from kafka_eos_checks.audit.kernels.logs.transactions import NO_TIME, PartitionFold, Transactional, _rows_of_steps
+from kafka_eos_checks.audit.oracle.synthetic import write_segment
+from kafka_eos_checks.audit.segments.headers import read_blocks
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 LOG = PartitionLog("", "orders", 0, "", ("segment",))
+
+
+def test_data_right_after_data_of_the_same_producer_and_epoch_is_no_step(tmp_path: Path) -> None:
+    path = tmp_path / "orders-0" / f"{0:020d}.log"
+    batches = [
+        build_batch(
+            [Record(value=b"v")],
+            base_offset=at,
+            producer_id=7,
+            producer_epoch=epoch,
+            base_sequence=at,
+            is_transactional=True,
+        )
+        for at, epoch in enumerate((0, 1, 1, 0, 0, 2))
+    ]
+    write_segment(path, [batch.encode() for batch in batches])
+    [block] = read_blocks(path, 0, path.stat().st_size)
+    columns = columns_of(block.headers)
+    assert _rows_of_steps(block.headers, columns, runs_of(columns)).tolist() == [0, 1, 3, 5]
 
 
 def test_the_last_marker_below_the_high_watermark_is_that_of_the_last_chunk_with_one() -> None:
