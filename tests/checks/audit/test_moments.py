@@ -211,6 +211,20 @@ def test_data_that_are_open_in_the_older_copy_of_a_partition_are_too_recent(tmp_
     assert kinds(run([tmp_path], one_moment=True), HANGING) == [Kind.VIOLATION]
 
 
+def test_a_file_that_is_not_there_was_written_before_any_moment(tmp_path: Path) -> None:
+    assert moments.written_ms(tmp_path / "none") == -inf
+    assert moments.read_directory(tmp_path, NOW).checkpoint_ms == -inf
+
+
+def test_data_that_are_open_longer_than_any_transaction_are_not_too_recent(tmp_path: Path) -> None:
+    coordinator(tmp_path, *FIRST)
+    for wait, kind in ((15 * MINUTE, Kind.TOO_RECENT), (16 * MINUTE + GRACE_MS, Kind.NOT_JUDGED)):
+        partition(tmp_path, data(0, NOW + 12))
+        partition(tmp_path, data(0, NOW, pid=8), marker(1, NOW + wait, ControlType.COMMIT, pid=8), name="orders-1")
+        copied_at(tmp_path, NOW + 30)
+        assert kinds(run([tmp_path]), HANGING) == [kind]
+
+
 def test_data_hang_if_the_copy_of_their_partition_is_later_than_the_coordinators_last_record(tmp_path: Path) -> None:
     """They were appended before the coordinator's last record, and the partition's copy is later than that."""
     partition(tmp_path, data(0, NOW + 12), *others(NOW + 15, NOW + 31 + SKEW_MS, first=1))

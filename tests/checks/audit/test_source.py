@@ -474,3 +474,15 @@ def test_a_stream_has_every_batch_once_and_waits_for_half_ones(tmp_path: Path, s
     (growing / segments[1].name).write_bytes(second)
     assert run() == 9
     assert seen == [3 * i for i in range(20)]
+
+
+def test_a_column_that_the_granularity_has_not_or_not_of_this_type_is_named() -> None:
+    types = pytest.importorskip("pyspark.sql.types")
+    reading = source.KafkaLogSource({"granularity": "batches"})
+    known = types.StructType([types.StructField("base_offset", types.LongType())])
+    assert reading._names(known) == ["base_offset"]
+    for name, kind in (("base_offset", types.StringType()), ("offset_of_base", types.LongType())):
+        with pytest.raises(
+            ValueError, match=f"no column {name} {kind.simpleString()} at granularity batches; there are"
+        ):
+            reading._names(types.StructType([types.StructField(name, kind)]))

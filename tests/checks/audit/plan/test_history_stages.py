@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kafka_eos_checks.audit.events.recorded import REQUESTING, WITHIN
-from kafka_eos_checks.audit.plan.history_stages import Accused
+from kafka_eos_checks.audit.plan.history_stages import Accused, Records, pick_records
 
 CLIENT, OTHER, PID = 1, 2, 7
 ROWS = [  # client, epoch, whether it is within its epoch, and whether it is needed
@@ -31,3 +31,10 @@ def test_of_requests_within_an_epoch_the_first_one_of_each_client_is_needed(orde
     assert accused.needed(rows, ordered=ordered).tolist() == expected.tolist()
     every = accused._replace(whole=np.array([PID]))
     assert every.needed(rows, ordered=ordered).tolist() == rows[rows["client"] == CLIENT].tolist()
+
+
+def test_no_record_of_a_log_is_picked_for_a_run_that_needs_none_of_it() -> None:
+    rows = np.array([(3, 0), (3, 1), (4, 0)], [("log", np.int64), ("offset", np.int64)])
+    chosen: dict[str, Records] = {"none": {}, "some": {3: np.array([1])}, "all": {4: None}}
+    picked = list(pick_records(0, [("t", rows)], chosen=chosen, number_of={"none": 0, "some": 1, "all": 2}))
+    assert [(row.key, row.value[0], row.value[2]["offset"].tolist()) for row in picked] == [(3, 1, [1]), (4, 2, [0])]

@@ -8,6 +8,7 @@ from dataclasses import astuple, fields, replace
 from pathlib import Path
 
 import google_crc32c
+import numpy as np
 import pytest
 
 from kafka_eos.formats.record_batch import ControlRecord, ControlType, Record, build_batch, build_control_batch
@@ -23,6 +24,7 @@ from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.oracle.synthetic import data_batch, write_segment
 from kafka_eos_checks.audit.plan import stages
+from kafka_eos_checks.audit.rules import beside
 from kafka_eos_checks.audit.rules.beside import (
     ABORTED_INDEX,
     REPLICAS,
@@ -542,3 +544,9 @@ def test_data_of_a_later_epoch_hold_the_last_stable_offset_back_as_of_the_transa
     assert both_forms(tmp_path, buckets).findings == []
     write_index(index, [replace(aborted, last_stable_offset=1)])
     assert {finding.rule for finding in both_forms(tmp_path, buckets).findings} == {ABORTED_INDEX}
+
+
+def test_replicas_differ_if_one_has_a_marker_where_the_other_has_data() -> None:
+    columns = {name: np.zeros(3, np.int64) for name in beside.REPLICA_COLUMNS}
+    others = columns | {"attributes": np.array([0, headers.CONTROL_MASK, headers.TRANSACTIONAL_MASK])}
+    assert beside._differ(columns, others).tolist() == [False, True, True]

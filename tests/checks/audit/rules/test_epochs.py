@@ -16,7 +16,7 @@ from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.logs import summary
 from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, GRACE_MS, LOCK, SKEW_MS, START_OFFSETS
 from kafka_eos_checks.audit.oracle.synthetic import write_log
-from kafka_eos_checks.audit.rules.epochs import LEADER_EPOCHS, LeaderRun, joined
+from kafka_eos_checks.audit.rules.epochs import LEADER_EPOCHS, LeaderRun, _due, joined
 from kafka_eos_checks.audit.rules.log import LEADER_BACK, ORDER, Batch
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
@@ -243,3 +243,11 @@ def test_the_files_of_real_brokers_agree_with_their_logs_until_a_line_is_removed
 def test_runs_of_one_leader_in_several_chunks_become_one() -> None:
     runs = [LeaderRun(0, 0, 9), LeaderRun(0, 10, 19), LeaderRun(2, 20, 29), LeaderRun(2, 30, 39), LeaderRun(0, 40, 49)]
     assert joined(runs) == [LeaderRun(0, 0, 19), LeaderRun(2, 20, 39), LeaderRun(0, 40, 49)]
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(1, "`1 10`"), (3, "`1 10`, `2 20`, `3 30`"), (5, "`1 10`, `2 20`, `3 30` and 2 more")]
+)
+def test_the_first_lines_that_a_file_should_have_are_told_and_the_others_counted(count: int, told: str) -> None:
+    runs = [LeaderRun(number, 10 * number, 10 * number + 9) for number in range(1, count + 1)]
+    assert _due(runs) == f"; by the batches its lines are {told}"

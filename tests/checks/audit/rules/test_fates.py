@@ -9,8 +9,10 @@ import pytest
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import ProducerSnapshotEntry
 from kafka_eos_checks.audit.findings import Kind
+from kafka_eos_checks.audit.rules import transactions as rules
 from kafka_eos_checks.audit.rules.beside import NO_HOLE, is_gone
 from kafka_eos_checks.audit.rules.coordinator import follow_coordinator_log
+from kafka_eos_checks.audit.rules.decided import LOOK_FIRST, TAKES_NOTHING, Said
 from kafka_eos_checks.audit.rules.transactions import (
     OPEN_OF_NOBODY,
     OPEN_WITHOUT_LOG,
@@ -86,3 +88,24 @@ def test_a_snapshot_that_knows_a_marker_of_a_log_without_markers_is_of_batches_t
         coordinator_epoch=in_log, current_txn_first_offset=None,
     )  # fmt: skip
     assert is_gone(one, replace(one, coordinator_epoch=in_snapshot), 0, NO_HOLE) == gone
+
+
+def test_the_effect_of_another_transactions_marker_says_what_to_ask_where_the_decision_is_not_known() -> None:
+    get = ": readers of committed data get its records"
+    assert (
+        Said("", LOOK_FIRST).effect_of(ControlType.COMMIT)
+        == f"{get}; ask its application whether it has committed them"
+    )
+    assert Said("", TAKES_NOTHING).effect_of(ControlType.COMMIT) == ""
+    lost = ": readers of committed data do not get its records; produce them again"
+    assert Said("", LOOK_FIRST, ControlType.COMMIT).effect_of(ControlType.ABORT) == lost
+    assert Said("", LOOK_FIRST, ControlType.ABORT).effect_of(ControlType.ABORT) == ""
+
+
+def test_a_marker_that_the_cleaner_has_emptied_hides_no_contradiction_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unmatched(decision: ControlType | None) -> SimpleNamespace:
+        return SimpleNamespace(partition=None, marker=SimpleNamespace(decision=decision), meant=())
+
+    monkeypatch.setattr(rules, "_without_transaction", lambda each: each.marker.decision)
+    matching = rules.Matching(unmatched=[unmatched(None), unmatched(ControlType.COMMIT)])  # type: ignore[list-item]
+    assert list(rules.contradictions(matching)) == [ControlType.COMMIT]

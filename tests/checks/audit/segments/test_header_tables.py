@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from kafka_eos_checks.audit.oracle.oracle import judge
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log, write_segment
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.segments import header_tables
-from kafka_eos_checks.audit.segments.headers import FIELDS, concatenate
+from kafka_eos_checks.audit.segments.headers import FIELDS, Headers, concatenate
+from kafka_eos_checks.audit.segments.marks import Marks
 from kafka_eos_checks.audit.segments.reading import read_headers
 from kafka_eos_checks.audit.segments.splits import find_logs, plan
 from kafka_eos_checks.kit.paths import CLONE
@@ -138,7 +140,10 @@ def test_all_fields_come_back(tmp_path: Path) -> None:
         assert (one.positions == other.positions).all()
 
 
-def test_damage_of_the_segment_stays_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows", [header_tables.ROWS, 40])
+def test_damage_of_the_segment_stays_damage(rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(header_tables, "ROWS", rows)
+    monkeypatch.setattr("kafka_eos_checks.audit.segments.headers.BLOCK_BYTES", 2000)
     data = faulty(tmp_path, 5)
     first, *_, last = sorted((data / "orders-0").glob("*.log"))
     for path, position in ((first, 300), (last, last.stat().st_size - 30)):
@@ -150,6 +155,16 @@ def test_damage_of_the_segment_stays_damage(tmp_path: Path) -> None:
     assert len(expected.damage) == 2
     assert [region for _, region in found.damage] == [region for _, region in expected.damage]
     assert without_file(found.findings) == without_file(expected.findings)
+
+
+def test_a_table_that_cannot_be_completed_is_not_left_behind(tmp_path: Path) -> None:
+    def groups() -> Iterator[tuple[Headers, Marks]]:
+        raise OSError("the disk is full")
+        yield
+
+    with pytest.raises(OSError, match="the disk is full"):
+        header_tables.write_row_groups(tmp_path / TABLE, groups(), 0)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_segment_of_nothing_but_damage_and_an_empty_one_have_tables_too(tmp_path: Path) -> None:
