@@ -17,6 +17,7 @@ from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.lab.record.application_scenarios import contents
 from kafka_eos_checks.lab.record.clients import FATAL_EXIT, TRANSFER, WORD_COUNT, ClientProcess
 from kafka_eos_checks.lab.record.healthy_scenarios import (
+    KRAFT,
     QUICK_CLEANER,
     set_configs,
     set_transaction_version,
@@ -227,9 +228,12 @@ def _reading(stage: Stage, topics: list[str]) -> Iterator[None]:
             readers.close()
 
 
-@scenario("random-faults/random-faults")
+@scenario("random-faults/random-faults", kafka=KRAFT)
 def random_faults(stage: Stage) -> None:
-    """The seed decides clients, topics, versions and a sequence of faults of brokers, clients, requests and answers."""
+    """The seed decides clients, topics, versions and a sequence of faults of brokers, clients, requests and answers.
+
+    Kafka 3.9 has one version of transactions, and refuses another.
+    """
     schedule = draw(stage.seed)
     progress_console.print(f"seed {stage.seed}: {len(schedule.clients)} clients, {len(schedule.steps)} steps")
     for topic in schedule.topics:
