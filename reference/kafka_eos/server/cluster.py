@@ -632,20 +632,20 @@ class Cluster:
         started = self.storage.start_offsets()
         self._recover_noted()
         nodes = {broker.node for broker in self.brokers}
-        for name, number, topic_id, store, epochs, batches in self.storage.recover():
+        for each in self.storage.recover():
+            name, number = each.topic, each.partition
             if name not in self.topics:
-                self.topics[name] = Topic(name, topic_id, [])
-                self.names[topic_id] = name
-            if self.topics[name].topic_id != topic_id:
+                self.topics[name] = Topic(name, each.topic_id, [])
+                self.names[each.topic_id] = name
+            if self.topics[name].topic_id != each.topic_id:
                 raise DamagedLog(f"{name}-{number}: its topic id is not that of the topic's other partitions")
             known = self._assigned.get(name, [])[number : number + 1]
-            replicas = tuple(node for each in known for node in each if node in nodes) or self._spread(number, 1)
-            leader = self._leader(name, number, store, replicas)
-            leader.epochs = epochs or [(0, 0)]
-            leader.recover(batches)
-            first = batches[0].base_offset if batches else 0
-            leader.log_start_offset = min(max(started.get(leader.name, 0), first), leader.log_end_offset)
-            found.setdefault(name, {})[number] = (leader, batches)
+            replicas = tuple(node for row in known for node in row if node in nodes) or self._spread(number, 1)
+            leader = self._leader(name, number, each.store, replicas)
+            leader.epochs = each.epochs or [(0, 0)]
+            leader.recover(each.batches, each.end)
+            leader.log_start_offset = min(max(started.get(leader.name, 0), each.start), leader.log_end_offset)
+            found.setdefault(name, {})[number] = (leader, each.batches)
         for name in (self.configs.topics.keys() | self._assigned.keys()) - found.keys():
             self.configs.set_topic(name, {})
             self._assigned.pop(name, None)

@@ -17,7 +17,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, META_PROPERTIES, Partition, find_log_directories
@@ -116,6 +116,30 @@ class _Index:
         return next((self.offsets[place] for place in places if self.timestamps[place] >= timestamp), None)
 
 
+class Recovered(NamedTuple):
+    """A partition as an earlier process left it.
+
+    Attributes:
+        topic: the name of its topic.
+        partition: its number.
+        topic_id: the id of its topic.
+        store: its batches.
+        epochs: the leader epochs that were noted, each with its first offset.
+        batches: the batches, in the order of the files.
+        start: the first offset that its segments may hold.
+        end: the offset of the next record: after the last segment's last batch, or that segment's first one.
+    """
+
+    topic: str
+    partition: int
+    topic_id: UUID
+    store: Store
+    epochs: list[tuple[int, int]]
+    batches: list[RecordBatch]
+    start: int
+    end: int
+
+
 class MemoryStore:
     """A partition in memory, whose bytes count for the whole memory."""
 
@@ -175,11 +199,13 @@ class FileStore:
         return store
 
     @classmethod
-    def recover(cls, found: Partition) -> tuple["FileStore", list[RecordBatch]]:
+    def recover(cls, found: Partition) -> Recovered:
         """A partition as an earlier process left it. An unfinished write at its end is cut off.
 
         Raises:
             DamagedLog: when there is other damage.
+
+        Kafka: LogSegment.readNextOffset
         """
         store = cls(found.path)
         stored: list[list[RecordBatch]] = [[] for _ in found.segments]
@@ -196,7 +222,16 @@ class FileStore:
             store._open(segment.base_offset)
             for batch in batches:
                 store._index.append(batch.size, batch.base_offset, batch.next_offset - 1, batch.max_timestamp)
-        return store, [batch for batches in stored for batch in batches]
+        return Recovered(
+            topic=found.topic,
+            partition=found.partition,
+            topic_id=_topic_id(found.path / PARTITION_METADATA),
+            store=store,
+            epochs=store.known_epochs(),
+            batches=[batch for batches in stored for batch in batches],
+            start=found.segments[0].base_offset,
+            end=stored[-1][-1].next_offset if stored[-1] else found.segments[-1].base_offset,
+        )
 
     def _open(self, base_offset: int) -> None:
         file = os.open(self.path / f"{base_offset:020}.log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
@@ -267,7 +302,7 @@ class Memory:
         """Create a partition."""
         return MemoryStore(self)
 
-    def recover(self) -> Iterator[tuple[str, int, UUID, Store, list[tuple[int, int]], list[RecordBatch]]]:
+    def recover(self) -> Iterator[Recovered]:
         """No partition: nothing is kept from an earlier process."""
         yield from ()
 
@@ -344,17 +379,15 @@ class Directory:
         """Create a partition."""
         return FileStore.create(self.path / f"{topic}-{partition}", topic_id)
 
-    def recover(self) -> Iterator[tuple[str, int, UUID, Store, list[tuple[int, int]], list[RecordBatch]]]:
-        """The partitions of an earlier process: topic, number, id, store, leader epochs, batches.
+    def recover(self) -> Iterator[Recovered]:
+        """The partitions of an earlier process.
 
         Raises:
             DamagedLog: when one cannot be read.
         """
         for directory in find_log_directories(self.path):
             for partition in directory.partitions:
-                store, batches = FileStore.recover(partition)
-                topic_id = _topic_id(partition.path / PARTITION_METADATA)
-                yield partition.topic, partition.partition, topic_id, store, store.known_epochs(), batches
+                yield FileStore.recover(partition)
 
     def reserved_producer_ids(self) -> int:
         """The producer ids below this one are taken."""
