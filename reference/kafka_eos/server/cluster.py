@@ -26,14 +26,13 @@ from kafka_eos.server.configs import PRODUCER_EXPIRATION, VERIFICATION, Configs,
 from kafka_eos.server.followers import ConsumerGroups
 from kafka_eos.server.groups import Groups
 from kafka_eos.server.partitions import Leader
-from kafka_eos.server.storage import TOPICS_AND_CONFIGS, DamagedLog, Directory, Memory, Store
+from kafka_eos.server.storage import METADATA_TOPIC, TOPICS_AND_CONFIGS, DamagedLog, Directory, Memory, Store, damage_at
 from kafka_eos.server.transactions import Coordinators, ProducerIds, ServedCoordinator, TransactionSettings
 
 TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
 INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 EXPIRY_CHECK_MS = 10_000
 SESSION_TIMEOUT_MS = 9_000  # broker.session.timeout.ms
-METADATA_TOPIC = "__cluster_metadata"
 _LONGEST_NAME = 249
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _INTERNAL_CONFIGS: dict[str, Values] = {
@@ -643,7 +642,8 @@ class Cluster:
             replicas = tuple(node for row in known for node in row if node in nodes) or self._spread(number, 1)
             leader = self._leader(name, number, each.store, replicas)
             leader.epochs = each.epochs or [(0, 0)]
-            leader.recover(each.batches, each.end)
+            with damage_at(leader.name):
+                leader.recover(each.batches, each.end)
             leader.log_start_offset = min(max(started.get(leader.name, 0), each.start), leader.log_end_offset)
             found.setdefault(name, {})[number] = (leader, each.batches)
         for name in (self.configs.topics.keys() | self._assigned.keys()) - found.keys():
@@ -654,11 +654,13 @@ class Cluster:
                 raise DamagedLog(f"{name}: partitions {sorted(partitions)} are there, and others are missing")
             self.topics[name].partitions = [partitions[number][0] for number in sorted(partitions)]
             self.partition_count += len(partitions)
-        for _, batches in found.get(TRANSACTION_STATE, {}).values():
-            self.transactions.recover(batches)
+        for leader, batches in found.get(TRANSACTION_STATE, {}).values():
+            with damage_at(leader.name):
+                self.transactions.recover(batches)
         for leader, batches in found.get(CONSUMER_OFFSETS, {}).values():
-            self.groups.recover(leader, batches)
-            self.consumer_groups.recover(leader)
+            with damage_at(leader.name):
+                self.groups.recover(leader, batches)
+                self.consumer_groups.recover(leader)
 
 
 def _started_with(settings: Settings, machines: Machines) -> Values:

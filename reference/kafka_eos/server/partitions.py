@@ -382,13 +382,15 @@ class Leader:
 
         The log ends where it is said to, wherever its batches are: some may be missing, or go beyond that.
 
-        Kafka: UnifiedLog.rebuildProducerState, LogSegment.readNextOffset
+        Kafka: UnifiedLog.rebuildProducerState, ProducerAppendInfo.append
         """
         for batch in batches:
             self._end_at(batch.base_offset)
             if batch.is_control:
                 marker = batch.control_record()
-                assert marker is not None, "no cleaner empties control batches here"
+                if marker is None:  # the cleaner has removed it with its transaction
+                    self._end_at(batch.next_offset)
+                    continue
                 commit = marker.control_type is ControlType.COMMIT
                 entry = marker_entry(batch.producer_id, batch.producer_epoch, commit, marker.coordinator_epoch)
                 self._become(self._rules.with_marker(self.state, entry, 1))

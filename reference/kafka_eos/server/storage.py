@@ -16,16 +16,20 @@ import shutil
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, META_PROPERTIES, Partition, find_log_directories
 from kafka_eos.formats.record_batch import RecordBatch
-from kafka_eos.formats.segment import CorruptRegion, RegionKind, read_leader_epochs, read_segment
+from kafka_eos.formats.segment import CorruptRegion, MalformedFile, RegionKind, read_leader_epochs, read_segment
 
 SEGMENT_BYTES = 1 << 30
 """The size at which the next segment starts.    Kafka: segment.bytes."""
+
+METADATA_TOPIC = "__cluster_metadata"
+"""The topic of the controllers.    Kafka: Topic.CLUSTER_METADATA_TOPIC_NAME."""
 
 PARTITION_METADATA = "partition.metadata"
 PRODUCER_IDS = "producer-ids"
@@ -38,6 +42,19 @@ TOPICS_AND_CONFIGS = "topics-and-configs.json"
 
 class DamagedLog(ValueError):  # noqa: N818 - named for the data
     """A data directory that cannot be served; says where and why."""
+
+
+@contextmanager
+def damage_at(place: str) -> Iterator[None]:
+    """Say where the data is that cannot be read.
+
+    Raises:
+        DamagedLog: it cannot.
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise DamagedLog(f"{place}: {error}") from None
 
 
 class Store(Protocol):
@@ -271,8 +288,16 @@ class FileStore:
         _replace(self.path / LEADER_EPOCH_CHECKPOINT, "\n".join(lines) + "\n")
 
     def known_epochs(self) -> list[tuple[int, int]]:
-        """The leader epochs that were noted, each with its first offset."""
-        return [(line.epoch, line.start_offset) for line in read_leader_epochs(self.path / LEADER_EPOCH_CHECKPOINT)]
+        """The leader epochs that were noted, each with its first offset.
+
+        Raises:
+            DamagedLog: they cannot be read.
+        """
+        try:
+            lines = read_leader_epochs(self.path / LEADER_EPOCH_CHECKPOINT)
+        except MalformedFile as error:
+            raise DamagedLog(str(error)) from None
+        return [(line.epoch, line.start_offset) for line in lines]
 
     def close(self) -> None:
         """See :class:`Store`."""
@@ -340,6 +365,8 @@ class Directory:
     def cluster_id(self, proposed: str) -> str:
         """The id of the cluster that the directory belongs to; a new directory, which is made, takes the proposed one.
 
+        What a start that was cut short has left behind does not count as a file.
+
         Raises:
             DamagedLog: when there are files, and no cluster's, or another process has them.
         """
@@ -349,7 +376,7 @@ class Directory:
             self._take()
             found = re.search(r"^cluster\.id=(\S+)$", properties.read_text(encoding="latin-1"), re.MULTILINE)
             return found[1] if found else proposed
-        if any(self.path.iterdir()):
+        if any(file.name not in {LOCK, f"{META_PROPERTIES}.tmp"} for file in self.path.iterdir()):
             raise DamagedLog(f"{self.path}: has files, and no {META_PROPERTIES}; give an empty or a new directory")
         self._take()
         _replace(properties, f"version=1\ncluster.id={proposed}\nnode.id=1\n")
@@ -380,31 +407,45 @@ class Directory:
         return FileStore.create(self.path / f"{topic}-{partition}", topic_id)
 
     def recover(self) -> Iterator[Recovered]:
-        """The partitions of an earlier process.
+        """The partitions of an earlier process, but for that of the controllers. Folders in others are not looked at.
 
         Raises:
             DamagedLog: when one cannot be read.
+
+        Kafka: LogManager.loadLogs
         """
         for directory in find_log_directories(self.path):
-            for partition in directory.partitions:
+            for partition in directory.partitions if directory.path == self.path.resolve() else ():
+                if partition.topic == METADATA_TOPIC:
+                    continue
                 yield FileStore.recover(partition)
 
     def reserved_producer_ids(self) -> int:
-        """The producer ids below this one are taken."""
+        """The producer ids below this one are taken.
+
+        Raises:
+            DamagedLog: it cannot be read.
+        """
         path = self.path / PRODUCER_IDS
-        return int(path.read_text(encoding="ascii")) if path.exists() else 0
+        with damage_at(str(path)):
+            return int(path.read_text(encoding="ascii")) if path.exists() else 0
 
     def reserve_producer_ids(self, end: int) -> None:
         """Take the producer ids below ``end``, before one of them is given to anybody."""
         _replace(self.path / PRODUCER_IDS, f"{end}\n")
 
     def start_offsets(self) -> dict[str, int]:
-        """The first offset that may be read, of those partitions of which that was noted."""
+        """The first offset that may be read, of those partitions of which that was noted.
+
+        Raises:
+            DamagedLog: they cannot be read.
+        """
         path = self.path / START_OFFSETS
         if not path.exists():
             return {}
-        rows = [line.split() for line in path.read_text(encoding="ascii").splitlines()[2:]]
-        return {f"{topic}-{number}": int(offset) for topic, number, offset in rows}
+        with damage_at(str(path)):
+            rows = [line.split() for line in path.read_text(encoding="ascii").splitlines()[2:]]
+            return {f"{topic}-{number}": int(offset) for topic, number, offset in rows}
 
     def noted(self) -> Any:
         """The last argument of :meth:`note`, read from JSON; None if there was none.
@@ -413,10 +454,8 @@ class Directory:
             DamagedLog: it cannot be read.
         """
         path = self.path / TOPICS_AND_CONFIGS
-        try:
+        with damage_at(str(path)):
             return json.loads(path.read_text(encoding="ascii")) if path.exists() else None
-        except ValueError as error:
-            raise DamagedLog(f"{path}: {error}") from None
 
     def note(self, what: dict[str, Any]) -> None:
         """Note what clients have set, in place of what was noted before."""

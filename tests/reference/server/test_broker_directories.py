@@ -1,12 +1,14 @@
 """The directory of a Kafka broker, or one that a process was killed in, served from now on."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from kafka_eos.errors import ErrorCode as E
 from kafka_eos.formats.record_batch import Record, RecordBatch, build_batch
-from kafka_eos.server.storage import Directory
+from kafka_eos.server.cluster import CONSUMER_OFFSETS, METADATA_TOPIC, TRANSACTION_STATE
+from kafka_eos.server.storage import DamagedLog, Directory
 
 from .conftest import Make, Wire
 
@@ -82,3 +84,84 @@ def test_the_last_stable_offset_among_deleted_records_is_that_of_the_next_batch(
     wire = make(storage=Directory(tmp_path))
     wire.cluster.delete_records(wire.cluster.topics["t"].partitions[0], start)
     assert ends(wire) == (start, 7, stable, 7)
+
+
+def test_a_marker_that_the_cleaner_has_emptied_ends_nothing(make: Make, tmp_path: Path) -> None:
+    """Kafka: ProducerAppendInfo.append."""
+    emptied = build_batch(
+        [], base_offset=4, base_timestamp=1, max_timestamp=1, last_offset_delta=0, is_control=True,
+        is_transactional=True, producer_id=7, producer_epoch=0,
+    )  # fmt: skip
+    leave(make, tmp_path, emptied)
+    for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+        (tmp_path / f"{topic}-0" / f"{0:020}.log").write_bytes(emptied.encode())
+    wire = make(storage=Directory(tmp_path))
+    assert ends(wire) == (0, 5, 5, 5)
+    assert not wire.cluster.topics["t"].partitions[0].last_timestamps
+    assert wire.produce() == (E.NONE, 5)
+
+
+def test_the_log_of_the_controllers_is_left_out_and_left_as_it_is(make: Make, tmp_path: Path) -> None:
+    """Kafka: LogManager.loadLogs."""
+    leave(make, tmp_path)
+    (tmp_path / "t-0").rename(tmp_path / f"{METADATA_TOPIC}-0")
+    torn = b"a batch that was not written whole"
+    log = tmp_path / f"{METADATA_TOPIC}-0" / f"{0:020}.log"
+    log.write_bytes(torn)
+    assert make(storage=Directory(tmp_path)).cluster.topics.keys() == {CONSUMER_OFFSETS, TRANSACTION_STATE}
+    assert log.read_bytes() == torn
+
+
+def test_a_copy_inside_of_the_directory_is_not_served(make: Make, tmp_path: Path) -> None:
+    batches = [build_batch([Record(value=b"v")], base_offset=offset, base_timestamp=1) for offset in range(2)]
+    leave(make, tmp_path, *batches)
+    shutil.copytree(tmp_path / "t-0", tmp_path / "backup" / "t-0")
+    copy = tmp_path / "backup" / "t-0" / log_of(tmp_path).name
+    copy.write_bytes(batches[0].encode())
+    wire = make(storage=Directory(tmp_path))
+    assert wire.produce() == (E.NONE, 2)
+    assert copy.read_bytes() == batches[0].encode()
+
+
+def test_an_empty_checkpoint_of_epochs_has_none(make: Make, tmp_path: Path) -> None:
+    """Kafka: CheckpointFile.read."""
+    leave(make, tmp_path)
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_bytes(b"")
+    make(storage=Directory(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("t-0/leader-epoch-checkpoint", b"0\n2\n0 0\n"),
+        ("log-start-offset-checkpoint", b"0\n1\nt 0\n"),
+        ("log-start-offset-checkpoint", b"0\n1\nt 0 \xff\n"),
+        ("producer-ids", b""),
+        ("producer-ids", b"\xff\n"),
+    ],
+)
+def test_a_damaged_file_is_named(file: str, content: bytes, make: Make, tmp_path: Path) -> None:
+    leave(make, tmp_path)
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(DamagedLog, match=file):
+        make(storage=Directory(tmp_path))
+
+
+@pytest.mark.parametrize("topic", ["t", CONSUMER_OFFSETS, TRANSACTION_STATE])
+def test_a_damaged_record_is_named_with_its_log(topic: str, make: Make, tmp_path: Path) -> None:
+    leave(make, tmp_path)
+    key, is_control = (b"\0", True) if topic == "t" else (b"\0\1\0", False)  # of no type, and cut off
+    odd = build_batch([Record(key=key, value=b"\0")], base_timestamp=1, is_control=is_control)
+    (tmp_path / f"{topic}-0" / f"{0:020}.log").write_bytes(odd.encode())
+    with pytest.raises(DamagedLog, match=f"{topic}-0: "):
+        make(storage=Directory(tmp_path))
+
+
+@pytest.mark.parametrize("left", [(), (".lock",), (".lock", "meta.properties.tmp")])
+def test_a_directory_whose_first_start_was_cut_short_is_a_new_one(
+    left: tuple[str, ...], make: Make, tmp_path: Path
+) -> None:
+    for name in left:
+        (tmp_path / name).touch()
+    make(storage=Directory(tmp_path)).cluster.close()
+    assert (tmp_path / "meta.properties").stat().st_size
