@@ -12,7 +12,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import count
+from itertools import chain, count
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -379,6 +379,7 @@ class Cluster:
             self._assigned[topic.name] = [leader.replicas for leader in topic.partitions] + nodes
         if topic.name in self._assigned or topic.name in self.configs.topics:
             self._note()  # first, so that there is no partition whose configuration is not known
+        self.storage.forget(topic.name, range(first, partitions))  # those of a deletion that was cut short
         for number, brokers in enumerate(nodes, start=first):
             store = self.storage.create(topic.name, number, topic.topic_id)
             leader = self._leader(topic.name, number, store, brokers)
@@ -438,12 +439,11 @@ class Cluster:
         del self.names[topic.topic_id]
         self.configs.set_topic(name, {})
         self._assigned.pop(name, None)
-        for leader in topic.partitions:
+        for leader in reversed(topic.partitions):  # none is missing before others if the process ends meanwhile
             leader.store.delete()
             self.partition_count -= 1
             self.wake(leader)
-        if any(leader.log_start_offset for leader in topic.partitions):
-            self._note_start_offsets()
+        self.storage.forget(name, range(len(topic.partitions)))
         if was_noted:
             self._note()
         partitions = [leader.name for leader in topic.partitions]
@@ -657,6 +657,8 @@ class Cluster:
         for leader, batches in found.get(TRANSACTION_STATE, {}).values():
             with damage_at(leader.name):
                 self.transactions.recover(batches)
+        written = (batch.producer_id for each in found.values() for _, batches in each.values() for batch in batches)
+        self.transactions.producer_ids.pass_over(chain(written, self.transactions.known_producer_ids()))
         for leader, batches in found.get(CONSUMER_OFFSETS, {}).values():
             with damage_at(leader.name):
                 self.groups.recover(leader, batches)

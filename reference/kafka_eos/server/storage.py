@@ -15,7 +15,7 @@ import re
 import shutil
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -36,6 +36,13 @@ PRODUCER_IDS = "producer-ids"
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 START_OFFSETS = "log-start-offset-checkpoint"
+CHECKPOINTS = (
+    START_OFFSETS,
+    "cleaner-offset-checkpoint",
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+)
+"""The files with an offset of each partition, of which a Kafka broker may have left more than are kept up here."""
 TOPICS_AND_CONFIGS = "topics-and-configs.json"
 """The file for what Kafka keeps in ``__cluster_metadata``: replicas, and configurations that clients have set."""
 
@@ -198,12 +205,19 @@ class MemoryStore:
 
 
 class FileStore:
-    """A partition's directory: segments, and the checkpoint of its leader epochs."""
+    """A partition's directory: segments, and the checkpoint of its leader epochs.
+
+    Indexes that a broker has left are removed with the first change, because they are not kept up; a broker that finds
+    none makes them again.
+
+    Kafka: LogLoader.loadSegmentFiles
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._index = _Index()
         self._segments: list[tuple[int, int]] = []  # the place where each begins, and its file descriptor
+        self._indexes: list[Path] = []  # as a broker has left them
 
     @classmethod
     def create(cls, path: Path, topic_id: UUID) -> "FileStore":
@@ -225,6 +239,9 @@ class FileStore:
         Kafka: LogSegment.readNextOffset
         """
         store = cls(found.path)
+        for segment in found.segments:
+            indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
+            store._indexes += [index for index in indexes if index is not None]
         stored: list[list[RecordBatch]] = [[] for _ in found.segments]
         for number, segment in enumerate(found.segments):
             for region in read_segment(segment.log):
@@ -232,6 +249,7 @@ class FileStore:
                     is_last = number == len(found.segments) - 1
                     if not is_last or region.kind not in {RegionKind.TORN_TAIL, RegionKind.ZEROES}:
                         raise DamagedLog(f"{segment.log}: at byte {region.position}: {region.reason}")
+                    store._remove_indexes()
                     os.truncate(segment.log, region.position)
                     break
                 stored[number].append(region.batch)
@@ -250,12 +268,17 @@ class FileStore:
             end=stored[-1][-1].next_offset if stored[-1] else found.segments[-1].base_offset,
         )
 
+    def _remove_indexes(self) -> None:
+        while self._indexes:
+            self._indexes.pop().unlink(missing_ok=True)
+
     def _open(self, base_offset: int) -> None:
         file = os.open(self.path / f"{base_offset:020}.log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         self._segments.append((self._index.places[-1], file))
 
     def append(self, data: bytes, base_offset: int, max_timestamp: int) -> None:
         """See :class:`Store`."""
+        self._remove_indexes()
         if self._index.places[-1] - self._segments[-1][0] >= SEGMENT_BYTES:
             self._open(base_offset)
         written = os.write(self._segments[-1][1], data)
@@ -344,6 +367,9 @@ class Memory:
 
     def note_start_offsets(self, offsets: dict[str, int]) -> None:
         """Do nothing: no later process asks where partitions begin."""
+
+    def forget(self, topic: str, partitions: Iterable[int]) -> None:
+        """Do nothing: no offset is noted."""
 
     def noted(self) -> None:
         """Return nothing: no earlier process has kept anything."""
@@ -446,6 +472,15 @@ class Directory:
         with damage_at(str(path)):
             rows = [line.split() for line in path.read_text(encoding="ascii").splitlines()[2:]]
             return {f"{topic}-{number}": int(offset) for topic, number, offset in rows}
+
+    def forget(self, topic: str, partitions: Iterable[int]) -> None:
+        """Remove the offsets that are noted of some partitions of a topic: they are gone, or new."""
+        gone = {f"{topic} {number}" for number in partitions}
+        for path in (self.path / name for name in CHECKPOINTS):
+            lines = path.read_text(encoding="ascii", errors="ignore").splitlines() if path.exists() else []
+            rows = [line for line in lines[2:] if line.rpartition(" ")[0] not in gone]
+            if len(rows) < len(lines[2:]):
+                _replace(path, "\n".join([lines[0], str(len(rows)), *rows]) + "\n")
 
     def noted(self) -> Any:
         """The last argument of :meth:`note`, read from JSON; None if there was none.

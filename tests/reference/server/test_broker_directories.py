@@ -1,5 +1,6 @@
 """The directory of a Kafka broker, or one that a process was killed in, served from now on."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -7,10 +8,12 @@ import pytest
 
 from kafka_eos.errors import ErrorCode as E
 from kafka_eos.formats.record_batch import Record, RecordBatch, build_batch
+from kafka_eos.formats.transaction_log import TransactionLogKey, TransactionLogValue, TransactionState
 from kafka_eos.server.cluster import CONSUMER_OFFSETS, METADATA_TOPIC, TRANSACTION_STATE
 from kafka_eos.server.storage import DamagedLog, Directory
+from kafka_eos.server.transactions import PRODUCER_ID_BLOCK
 
-from .conftest import Make, Wire
+from .conftest import NOW, Make, Wire
 
 
 def log_of(path: Path, base_offset: int = 0) -> Path:
@@ -165,3 +168,103 @@ def test_a_directory_whose_first_start_was_cut_short_is_a_new_one(
         (tmp_path / name).touch()
     make(storage=Directory(tmp_path)).cluster.close()
     assert (tmp_path / "meta.properties").stat().st_size
+
+
+def test_a_producer_id_that_a_broker_has_given_is_not_given_again(make: Make, tmp_path: Path) -> None:
+    batch = build_batch(
+        [Record(value=b"v")], base_timestamp=NOW, producer_id=4_000, producer_epoch=0, base_sequence=0
+    )  # fmt: skip
+    leave(make, tmp_path, batch)
+    wire = make(storage=Directory(tmp_path))
+    assert wire.init(None)[1] == 4_001
+    wire.cluster.close()
+    wire = make(storage=Directory(tmp_path))
+    assert wire.init(None)[1] == 4_001 + PRODUCER_ID_BLOCK, "the ids of a block are reserved"
+
+
+@pytest.mark.parametrize("last", ["producer_id", "previous_producer_id", "next_producer_id"])
+def test_a_producer_id_that_a_transactional_id_has_is_not_given_again(last: str, make: Make, tmp_path: Path) -> None:
+    make(storage=Directory(tmp_path)).cluster.close()
+    ids = {"producer_id": 1, "previous_producer_id": 2, "next_producer_id": 3} | {last: 6_000}
+    value = TransactionLogValue(
+        **ids,
+        producer_epoch=0,
+        transaction_timeout_ms=60_000,
+        transaction_status=TransactionState.COMPLETE_COMMIT,
+        transaction_partitions=(),
+        transaction_last_update_timestamp_ms=NOW,
+        transaction_start_timestamp_ms=NOW,
+    )
+    record = Record(key=TransactionLogKey(transactional_id="x").encode(), value=value.encode())
+    log = tmp_path / f"{TRANSACTION_STATE}-0" / f"{0:020}.log"
+    log.write_bytes(build_batch([record], base_timestamp=NOW).encode())
+    assert make(storage=Directory(tmp_path)).init(None)[1] == 6_001
+
+
+INDEXES = [f"{offset:020}{suffix}" for offset in (0, 1) for suffix in (".index", ".timeindex", ".txnindex")]
+
+
+def indexes_of(path: Path) -> list[str]:
+    return sorted(file.name for file in (path / "t-0").iterdir() if file.name.endswith("index"))
+
+
+def test_an_append_removes_the_indexes_that_a_broker_has_left(make: Make, tmp_path: Path) -> None:
+    """Kafka: LogLoader.loadSegmentFiles."""
+    leave(make, tmp_path, build_batch([Record(value=b"v")], base_timestamp=1))
+    log_of(tmp_path, 1).touch()
+    for name in (*INDEXES, f"{1:020}.snapshot"):
+        (tmp_path / "t-0" / name).touch()
+    make(storage=Directory(tmp_path)).cluster.close()
+    assert indexes_of(tmp_path) == INDEXES
+    wire = make(storage=Directory(tmp_path))
+    wire.produce()
+    assert indexes_of(tmp_path) == []
+    assert (tmp_path / "t-0" / f"{1:020}.snapshot").exists()
+    wire.produce()
+
+
+def test_a_write_that_is_cut_off_takes_the_indexes_with_it(make: Make, tmp_path: Path) -> None:
+    leave(make, tmp_path, build_batch([Record(value=b"v")], base_timestamp=1))
+    os.truncate(log_of(tmp_path), 60)
+    (tmp_path / "t-0" / INDEXES[0]).touch()
+    make(storage=Directory(tmp_path))
+    assert indexes_of(tmp_path) == []
+
+
+def test_a_deleted_topic_leaves_no_offset_in_a_checkpoint(make: Make, tmp_path: Path) -> None:
+    wire = make(storage=Directory(tmp_path))
+    wire.topic(partitions=2)
+    wire.topic("t-0")
+    names = ("cleaner", "recovery-point", "replication", "log-start")
+    files = [tmp_path / f"{name}-offset-checkpoint" for name in names]
+    for file in files:
+        file.write_text("0\n3\nt 1 7\nt-0 0 5\nt 0 9\n", encoding="ascii")
+    other = tmp_path / "recovery-point-offset-checkpoint"
+    other.write_text("", encoding="ascii")
+    wire.ask("DeleteTopics", 5, TopicNames=["t"])
+    assert {file.read_text(encoding="ascii") for file in files if file != other} == {"0\n1\nt-0 0 5\n"}
+    assert not other.stat().st_size
+
+
+def test_a_kill_in_a_deletion_leaves_what_can_be_served_and_deleted(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = make(storage=Directory(tmp_path))
+    wire.topic(partitions=3)
+    wire.produce(count=3)
+    wire.cluster.delete_records(wire.cluster.topics["t"].partitions[0], 2)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for owner, name in ((shutil, "rmtree"), (Directory, "forget")):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, killed)
+            with pytest.raises(KeyboardInterrupt):
+                wire.cluster.delete_topic("t")
+        wire = make(storage=Directory(tmp_path))
+        if owner is shutil:  # the first folder was set aside
+            assert (len(wire.cluster.topics["t"].partitions), *ends(wire)[:2]) == (2, 2, 3)
+    wire.topic()
+    wire.produce(count=3)
+    assert ends(make(storage=Directory(tmp_path))) == (0, 3, 3, 3), "it is not the deleted one"

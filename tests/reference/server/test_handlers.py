@@ -620,6 +620,7 @@ def test_a_log_that_lost_its_first_records_or_has_some_once_more_ends_after_its_
     before = make(storage=Directory(tmp_path))
     before.topic("t")
     [log] = (tmp_path / "t-0").glob("*.log")
+    log = log.rename(log.with_name(f"{5:020}.log"))
     offsets = (5, 7, 9, 9)
     log.write_bytes(b"".join(build_batch([Record(value=b"v")], base_offset=offset).encode() for offset in offsets))
     after = make(storage=Directory(tmp_path))
