@@ -268,3 +268,13 @@ def test_a_kill_in_a_deletion_leaves_what_can_be_served_and_deleted(
     wire.topic()
     wire.produce(count=3)
     assert ends(make(storage=Directory(tmp_path))) == (0, 3, 3, 3), "it is not the deleted one"
+
+
+def test_a_log_whose_offsets_go_back_has_no_record_that_a_time_can_name(make: Make, tmp_path: Path) -> None:
+    stored = ((3, 10), (5, 20), (1, 30))
+    leave(make, tmp_path, *(build_batch([Record(value=b"v")], base_offset=at, base_timestamp=ms) for at, ms in stored))
+    asked = {"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": 25}
+    topics = [{"Name": "t", "Partitions": [asked]}]
+    row = make(storage=Directory(tmp_path)).ask("ListOffsets", 7, ReplicaId=-1, IsolationLevel=0, Topics=topics)
+    part = row["Topics"][0]["Partitions"][0]
+    assert (part["ErrorCode"], part["Offset"]) == (E.NONE, -1)
