@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,21 @@ from kafka_eos.server.schemas import served_codec
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks import cli
+from kafka_eos_checks.brokers.brokers import Cluster
+from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.kit.paths import recordings_folder
 from kafka_eos_checks.kit.recording import unpack
 
 FOUND = 1
 """The exit code of an audit that found something."""
+
+PATIENCE_SECONDS = 30.0
+NOT_YET = {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
 
 
 def ask(port: int, api: str, version: int, row: Message) -> Message:
@@ -31,7 +42,7 @@ def ask(port: int, api: str, version: int, row: Message) -> Message:
 def produce(port: int, topic: str, producer: tuple[int, int], name: str | None = None) -> None:
     batch = build_batch(
         [Record(key=b"k", value=f"of {producer}".encode())],
-        base_timestamp=1_700_000_000_000,
+        base_timestamp=int(time.time() * 1000),  # an old one would begin a segment
         is_transactional=name is not None,
         producer_id=producer[0],
         producer_epoch=producer[1],
@@ -43,11 +54,63 @@ def produce(port: int, topic: str, producer: tuple[int, int], name: str | None =
 
 
 def init(port: int, name: str | None) -> tuple[int, int]:
-    row: Message = {}
-    while row.get("ErrorCode", ErrorCode.CONCURRENT_TRANSACTIONS) == ErrorCode.CONCURRENT_TRANSACTIONS:
+    """A producer id and an epoch, once the broker can tell."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        assert time.monotonic() < deadline
+        if name is not None:  # Kafka then makes the coordinators' topic
+            ask(port, "FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": [name]})
         row = ask(port, "InitProducerId", 5, {"TransactionalId": name, "TransactionTimeoutMs": 60_000})
-    assert row["ErrorCode"] == ErrorCode.NONE
-    return row["ProducerId"], row["ProducerEpoch"]
+        if row["ErrorCode"] not in NOT_YET:
+            assert row["ErrorCode"] == ErrorCode.NONE
+            return row["ProducerId"], row["ProducerEpoch"]
+
+
+def run_transactions(port: int, topics: list[str]) -> None:
+    """Two idempotent producers write to some topics, and a transaction that is aborted, and one that is committed."""
+    for _ in range(2):
+        producer = init(port, None)
+        for topic in topics:
+            produce(port, topic, producer)
+    for commit in (False, True):
+        producer = init(port, "x")
+        for topic in topics:
+            produce(port, topic, producer, "x")
+        end = {"ProducerId": producer[0], "ProducerEpoch": producer[1], "Committed": commit}
+        assert ask(port, "EndTxn", 5, {"TransactionalId": "x", **end})["ErrorCode"] == ErrorCode.NONE
+
+
+def readable(port: int) -> Message:
+    """What a reader of committed data is given of "t", once a broker leads it and no transaction is open."""
+    part = {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1 << 20}
+    topics = [{"Topic": "t", "Partitions": [part]}]
+    row = {"ReplicaId": -1, "MaxWaitMs": 100, "MinBytes": 1, "IsolationLevel": 1, "Topics": topics}
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        assert time.monotonic() < deadline
+        found: Message = ask(port, "Fetch", 12, row)["Responses"][0]["Partitions"][0]
+        if found["ErrorCode"] == ErrorCode.NONE and found["LastStableOffset"] == found["HighWatermark"]:
+            return {name: found[name] for name in ("LogStartOffset", "HighWatermark", "AbortedTransactions", "Records")}
+
+
+@pytest.mark.broker
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them")
+def test_a_directory_goes_from_kafka_to_the_server_and_back(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "kafka") as kafka:
+        kafka.create_topic("t")
+        run_transactions(kafka.any_port(), ["t"])
+        before = readable(kafka.any_port())
+        kafka.stop_all()
+        with ServedCluster(data=kafka.brokers[0].data) as served:
+            port = int(served.bootstrap_servers.rpartition(":")[2])
+            assert readable(port) == before
+            run_transactions(port, ["t"])
+            after = readable(port)
+        assert len(after["AbortedTransactions"]) == 2
+        kafka.brokers[0].start()
+        kafka.wait_ready()
+        assert readable(kafka.any_port()) == after
+        run_transactions(kafka.any_port(), ["t"])
 
 
 @pytest.mark.parametrize(
@@ -63,16 +126,7 @@ def test_a_brokers_directory_is_as_sound_after_it_was_served(
     with ServedCluster(data=data) as served:
         port = int(served.bootstrap_servers.rpartition(":")[2])
         topics = [row["Name"] for row in ask(port, "Metadata", 12, {"Topics": None})["Topics"] if not row["IsInternal"]]
-        for _ in range(2):
-            producer = init(port, None)
-            for topic in topics:
-                produce(port, topic, producer)
-        for commit in (False, True):
-            producer = init(port, "served")
-            for topic in topics:
-                produce(port, topic, producer, "served")
-            end = {"ProducerId": producer[0], "ProducerEpoch": producer[1], "Committed": commit}
-            assert ask(port, "EndTxn", 5, {"TransactionalId": "served", **end})["ErrorCode"] == ErrorCode.NONE
+        run_transactions(port, topics)
         assert not ask(port, "DeleteTopics", 5, {"TopicNames": topics[:1], "TimeoutMs": 1})["Responses"][0]["ErrorCode"]
         served.create_topic(topics[0])
         produce(port, topics[0], init(port, None))
