@@ -48,6 +48,7 @@ PRODUCER_ID_BLOCK = 1000
 """The number of producer ids that are reserved at a time.    Kafka: ProducerIdsBlock."""
 
 _ANY_NUMBER_OF = 2**62
+_LARGEST_LONG = 2**63 - 1
 _Noted = TypeVar("_Noted")
 
 
@@ -113,9 +114,9 @@ class ProducerIds:
         self._reserve = reserve
 
     def pass_over(self, producer_ids: Iterable[int]) -> None:
-        """These ids are taken, though none is reserved: a broker gave them that notes elsewhere which it gives."""
-        if not self._end:
-            self.next = self._end = max(producer_ids, default=NO_PRODUCER_ID) + 1
+        """These ids are taken: by a broker that notes elsewhere which ones it gives, or by a client's own choice."""
+        following = max(producer_ids, default=NO_PRODUCER_ID) + 1
+        self.next = self._end = max(self._end, min(following, _LARGEST_LONG - PRODUCER_ID_BLOCK))
 
     def make_room(self) -> None:
         """Reserve the next block, if the present one is used up."""

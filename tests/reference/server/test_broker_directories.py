@@ -170,16 +170,26 @@ def test_a_directory_whose_first_start_was_cut_short_is_a_new_one(
     assert (tmp_path / "meta.properties").stat().st_size
 
 
+def by_producer(producer_id: int) -> RecordBatch:
+    record = Record(value=b"v")
+    return build_batch([record], base_timestamp=NOW, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+
+
 def test_a_producer_id_that_a_broker_has_given_is_not_given_again(make: Make, tmp_path: Path) -> None:
-    batch = build_batch(
-        [Record(value=b"v")], base_timestamp=NOW, producer_id=4_000, producer_epoch=0, base_sequence=0
-    )  # fmt: skip
-    leave(make, tmp_path, batch)
+    leave(make, tmp_path, by_producer(4_000))
     wire = make(storage=Directory(tmp_path))
     assert wire.init(None)[1] == 4_001
     wire.cluster.close()
     wire = make(storage=Directory(tmp_path))
     assert wire.init(None)[1] == 4_001 + PRODUCER_ID_BLOCK, "the ids of a block are reserved"
+    wire.cluster.close()
+    log_of(tmp_path).write_bytes(by_producer(9_000).encode())  # by a broker, in between
+    assert make(storage=Directory(tmp_path)).init(None)[1] == 9_001
+
+
+def test_the_largest_producer_id_of_all_leaves_some_to_give(make: Make, tmp_path: Path) -> None:
+    leave(make, tmp_path, by_producer(2**63 - 1))
+    assert make(storage=Directory(tmp_path)).init(None)[0] == E.NONE
 
 
 @pytest.mark.parametrize("last", ["producer_id", "previous_producer_id", "next_producer_id"])
