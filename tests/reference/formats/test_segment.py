@@ -269,6 +269,7 @@ def test_a_broker_creates_the_checkpoint_of_leader_epochs_empty(tmp_path: Path) 
         (".index", "00000001000000020000000200000002", 8, "does not follow"),
         (".timeindex", "00", 1, "no multiple of an entry's 12"),
         (".timeindex", "000000000000000200000001000000000000000100000002", 12, "does not follow"),
+        (".timeindex", "000000000000000100000002000000000000000200000001", 12, "does not follow"),
         (".txnindex", "00", 1, "no multiple of an entry's 34"),
         (".txnindex", "0001" + "00" * 32, 0, "version 1"),
         (".snapshot", "", 0, "0 bytes, where the header takes 10"),
