@@ -12,7 +12,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, count
+from itertools import count
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -645,7 +645,8 @@ class Cluster:
             with damage_at(leader.name):
                 leader.recover(each.batches, each.end)
             leader.log_start_offset = min(max(started.get(leader.name, 0), each.start), leader.log_end_offset)
-            found.setdefault(name, {})[number] = (leader, each.batches)
+            self.transactions.producer_ids.pass_over(batch.producer_id for batch in each.batches)
+            found.setdefault(name, {})[number] = (leader, each.batches if name in INTERNAL_TOPICS else [])
         for name in (self.configs.topics.keys() | self._assigned.keys()) - found.keys():
             self.configs.set_topic(name, {})
             self._assigned.pop(name, None)
@@ -657,8 +658,7 @@ class Cluster:
         for leader, batches in found.get(TRANSACTION_STATE, {}).values():
             with damage_at(leader.name):
                 self.transactions.recover(batches)
-        written = (batch.producer_id for each in found.values() for _, batches in each.values() for batch in batches)
-        self.transactions.producer_ids.pass_over(chain(written, self.transactions.known_producer_ids()))
+        self.transactions.producer_ids.pass_over(self.transactions.known_producer_ids())
         for leader, batches in found.get(CONSUMER_OFFSETS, {}).values():
             with damage_at(leader.name):
                 self.groups.recover(leader, batches)

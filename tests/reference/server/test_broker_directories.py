@@ -1,7 +1,9 @@
 """The directory of a Kafka broker, or one that a process was killed in, served from now on."""
 
+import gc
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from kafka_eos.errors import ErrorCode as E
 from kafka_eos.formats.record_batch import Record, RecordBatch, build_batch
 from kafka_eos.formats.transaction_log import TransactionLogKey, TransactionLogValue, TransactionState
 from kafka_eos.server.cluster import CONSUMER_OFFSETS, METADATA_TOPIC, TRANSACTION_STATE
-from kafka_eos.server.storage import DamagedLog, Directory
+from kafka_eos.server.storage import DamagedLog, Directory, Recovered
 from kafka_eos.server.transactions import PRODUCER_ID_BLOCK
 
 from .conftest import NOW, Make, Wire
@@ -278,6 +280,27 @@ def test_a_kill_in_a_deletion_leaves_what_can_be_served_and_deleted(
     wire.topic()
     wire.produce(count=3)
     assert ends(make(storage=Directory(tmp_path))) == (0, 3, 3, 3), "it is not the deleted one"
+
+
+def test_of_the_batches_of_clients_those_of_one_partition_at_a_time_are_in_memory(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire = make(storage=Directory(tmp_path))
+    wire.topic(partitions=4)
+    for partition in range(4):
+        for _ in range(5):
+            wire.produce(partition=partition)
+    wire.cluster.close()
+    recover, held = Directory.recover, list[int]()
+
+    def watched(directory: Directory) -> Iterator[Recovered]:
+        for each in recover(directory):
+            held.append(sum(isinstance(found, RecordBatch) for found in gc.get_objects()))
+            yield each
+
+    monkeypatch.setattr(Directory, "recover", watched)
+    make(storage=Directory(tmp_path))
+    assert max(held) - min(held) <= 10, "those of the partition before may not be freed yet"
 
 
 def test_a_log_whose_offsets_go_back_has_no_record_that_a_time_can_name(make: Make, tmp_path: Path) -> None:
