@@ -258,6 +258,17 @@ def test_a_deleted_topic_leaves_no_offset_in_a_checkpoint(make: Make, tmp_path: 
     assert not other.stat().st_size
 
 
+def test_a_topic_that_grows_keeps_the_starts_of_the_partitions_that_it_has(make: Make, tmp_path: Path) -> None:
+    wire = make(storage=Directory(tmp_path))
+    wire.topic()
+    wire.produce(count=3)
+    wire.cluster.delete_records(wire.cluster.topics["t"].partitions[0], 2)
+    wire.ask("CreatePartitions", 3, Topics=[{"Name": "t", "Count": 2, "Assignments": None}])
+    wire.cluster.close()
+    again = make(storage=Directory(tmp_path))
+    assert (len(again.cluster.topics["t"].partitions), ends(again)) == (2, (2, 3, 3, 3))
+
+
 def test_a_kill_in_a_deletion_leaves_what_can_be_served_and_deleted(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
