@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -295,9 +296,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _weighted(fault: str) -> tuple[str, float]:
     name, _, weight = fault.partition("=")
     try:
-        return name, float(weight)
+        number = float(weight)
     except ValueError:
-        raise WrongOption(f"--fault {fault}: expected ACTION=WEIGHT with a number, such as Crash=2") from None
+        number = inf
+    if not isfinite(number):
+        raise WrongOption(f"--fault {fault}: expected ACTION=WEIGHT with a number, such as Crash=2")
+    return name, number
 
 
 def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], why: str) -> None:

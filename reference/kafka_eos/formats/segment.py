@@ -393,15 +393,17 @@ def producer_snapshot_bytes(path: Path) -> bytes:
 
 
 def read_leader_epochs(path: Path) -> tuple[LeaderEpochStart, ...]:
-    """The lines of a ``leader-epoch-checkpoint``; none if the file is absent.
+    """The lines of a ``leader-epoch-checkpoint``; none if the file is absent or empty, as a broker creates it.
 
     The file is text: the version (0), the number of lines that follow, and in each an epoch and its first offset.
 
     Raises:
         MalformedFile: anything else.
+
+    Kafka: CheckpointFile
     """
     data = _read(path)
-    if not data and not path.exists():
+    if not data:
         return ()
     try:
         version, count, *rows = ([int(word) for word in line.split()] for line in data.decode("ascii").splitlines())

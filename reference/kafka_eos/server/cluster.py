@@ -26,14 +26,13 @@ from kafka_eos.server.configs import PRODUCER_EXPIRATION, VERIFICATION, Configs,
 from kafka_eos.server.followers import ConsumerGroups
 from kafka_eos.server.groups import Groups
 from kafka_eos.server.partitions import Leader
-from kafka_eos.server.storage import TOPICS_AND_CONFIGS, DamagedLog, Directory, Memory, Store
+from kafka_eos.server.storage import METADATA_TOPIC, TOPICS_AND_CONFIGS, DamagedLog, Directory, Memory, Store, damage_at
 from kafka_eos.server.transactions import Coordinators, ProducerIds, ServedCoordinator, TransactionSettings
 
 TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
 INTERNAL_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 EXPIRY_CHECK_MS = 10_000
 SESSION_TIMEOUT_MS = 9_000  # broker.session.timeout.ms
-METADATA_TOPIC = "__cluster_metadata"
 _LONGEST_NAME = 249
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _INTERNAL_CONFIGS: dict[str, Values] = {
@@ -380,6 +379,7 @@ class Cluster:
             self._assigned[topic.name] = [leader.replicas for leader in topic.partitions] + nodes
         if topic.name in self._assigned or topic.name in self.configs.topics:
             self._note()  # first, so that there is no partition whose configuration is not known
+        self.storage.forget(topic.name, range(first, partitions))  # those of a deletion that was cut short
         for number, brokers in enumerate(nodes, start=first):
             store = self.storage.create(topic.name, number, topic.topic_id)
             leader = self._leader(topic.name, number, store, brokers)
@@ -439,12 +439,11 @@ class Cluster:
         del self.names[topic.topic_id]
         self.configs.set_topic(name, {})
         self._assigned.pop(name, None)
-        for leader in topic.partitions:
+        for leader in reversed(topic.partitions):  # none is missing before others if the process ends meanwhile
             leader.store.delete()
             self.partition_count -= 1
             self.wake(leader)
-        if any(leader.log_start_offset for leader in topic.partitions):
-            self._note_start_offsets()
+        self.storage.forget(name, range(len(topic.partitions)))
         if was_noted:
             self._note()
         partitions = [leader.name for leader in topic.partitions]
@@ -632,20 +631,22 @@ class Cluster:
         started = self.storage.start_offsets()
         self._recover_noted()
         nodes = {broker.node for broker in self.brokers}
-        for name, number, topic_id, store, epochs, batches in self.storage.recover():
+        for each in self.storage.recover():
+            name, number = each.topic, each.partition
             if name not in self.topics:
-                self.topics[name] = Topic(name, topic_id, [])
-                self.names[topic_id] = name
-            if self.topics[name].topic_id != topic_id:
+                self.topics[name] = Topic(name, each.topic_id, [])
+                self.names[each.topic_id] = name
+            if self.topics[name].topic_id != each.topic_id:
                 raise DamagedLog(f"{name}-{number}: its topic id is not that of the topic's other partitions")
             known = self._assigned.get(name, [])[number : number + 1]
-            replicas = tuple(node for each in known for node in each if node in nodes) or self._spread(number, 1)
-            leader = self._leader(name, number, store, replicas)
-            leader.epochs = epochs or [(0, 0)]
-            leader.recover(batches)
-            first = batches[0].base_offset if batches else 0
-            leader.log_start_offset = min(max(started.get(leader.name, 0), first), leader.log_end_offset)
-            found.setdefault(name, {})[number] = (leader, batches)
+            replicas = tuple(node for row in known for node in row if node in nodes) or self._spread(number, 1)
+            leader = self._leader(name, number, each.store, replicas)
+            leader.epochs = each.epochs or [(0, 0)]
+            with damage_at(leader.name):
+                leader.recover(each.batches, each.end)
+            leader.log_start_offset = min(max(started.get(leader.name, 0), each.start), leader.log_end_offset)
+            self.transactions.producer_ids.pass_over(batch.producer_id for batch in each.batches)
+            found.setdefault(name, {})[number] = (leader, each.batches if name in INTERNAL_TOPICS else [])
         for name in (self.configs.topics.keys() | self._assigned.keys()) - found.keys():
             self.configs.set_topic(name, {})
             self._assigned.pop(name, None)
@@ -654,11 +655,14 @@ class Cluster:
                 raise DamagedLog(f"{name}: partitions {sorted(partitions)} are there, and others are missing")
             self.topics[name].partitions = [partitions[number][0] for number in sorted(partitions)]
             self.partition_count += len(partitions)
-        for _, batches in found.get(TRANSACTION_STATE, {}).values():
-            self.transactions.recover(batches)
+        for leader, batches in found.get(TRANSACTION_STATE, {}).values():
+            with damage_at(leader.name):
+                self.transactions.recover(batches)
+        self.transactions.producer_ids.pass_over(self.transactions.known_producer_ids())
         for leader, batches in found.get(CONSUMER_OFFSETS, {}).values():
-            self.groups.recover(leader, batches)
-            self.consumer_groups.recover(leader)
+            with damage_at(leader.name):
+                self.groups.recover(leader, batches)
+                self.consumer_groups.recover(leader)
 
 
 def _started_with(settings: Settings, machines: Machines) -> Values:

@@ -256,12 +256,18 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         return ErrorCode.NONE if missed and not follower.is_away else ErrorCode.FENCED_MEMBER_EPOCH
 
     def join(self, follower: Follower, partitions: Mapping[str, int]) -> None:
-        """A member joins; a subscription raises the group's epoch.    Spec: ConsumerGroup!Joined."""
+        """A member joins; a subscription raises the group's epoch, which is not 0 once there is a member.
+
+        Spec:  ConsumerGroup!Joined
+        Kafka: GroupMetadataManager.consumerGroupHeartbeat
+        """
         self.followers[follower.member_id] = follower
         if follower.topics or follower.resolved:
             self._assign(partitions)
             joined = self.machine.joined(follower.member_id)
         else:
+            if not self.epoch:
+                self.raise_epoch()
             member = Following(epoch=self.epoch, since=self.epoch)
             membership = self.machine.membership
             joined = replace(membership, members=membership.members.set(follower.member_id, member))

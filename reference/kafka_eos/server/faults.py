@@ -196,9 +196,9 @@ def _one_of(pattern: str | None, names: Sequence[str]) -> bool:
     return pattern is None or any(fnmatchcase(name, pattern) for name in names)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Tally:
-    """A rule, with how many requests matched it and how often it fired."""
+    """A rule, with how many requests matched it and how often it fired; not the same as another one of that rule."""
 
     rule: Rule
     matched: int = 0

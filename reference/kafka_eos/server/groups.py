@@ -954,8 +954,8 @@ class Groups:
         for batch in batches:
             if batch.is_control:
                 marker = batch.control_record()
-                assert marker is not None, "no cleaner empties control batches here"
-                self.end_transaction(partition, batch.producer_id, marker.control_type.name == "COMMIT")
+                if marker is not None:  # the cleaner has not removed it with its transaction
+                    self.end_transaction(partition, batch.producer_id, marker.control_type.name == "COMMIT")
                 continue
             for record in batch.records():
                 if record.key is not None:

@@ -153,7 +153,8 @@ class Leader:
         start = self.log_start_offset
         if start == self.log_end_offset:
             return start
-        return decode_batch(self.store.read(start, start + 1, 0, at_least_one=True))[0].base_offset
+        data = self.store.read(start, self.log_end_offset, 0, at_least_one=True)
+        return decode_batch(data)[0].base_offset if data else self.log_end_offset
 
     def producer(self, producer_id: int) -> PartitionProducer:
         """The leader's state of a producer's transactions."""
@@ -372,21 +373,24 @@ class Leader:
 
     def _end_at(self, offset: int) -> None:
         """Let the log end at an offset."""
-        nothing = Batch(producer_id=NO_PRODUCER_ID, epoch=-1, sequence=NO_SEQUENCE, count=0, offset=offset)
-        self.state = replace(self.state, log=replace(self.state.log, entries=pvector([nothing])))
+        if offset != self.log_end_offset:
+            nothing = Batch(producer_id=NO_PRODUCER_ID, epoch=-1, sequence=NO_SEQUENCE, count=0, offset=offset)
+            self._become(replace(self.state, log=replace(self.state.log, entries=pvector([nothing]))))
 
-    def recover(self, batches: Iterable[RecordBatch]) -> None:
+    def recover(self, batches: Iterable[RecordBatch], end: int) -> None:
         """Restore the machines from what an earlier process has written, without any check.
 
-        The log ends after its last batch, wherever that is: batches before it may be missing, or go beyond it.
+        The log ends where it is said to, wherever its batches are: some may be missing, or go beyond that.
 
-        Kafka: UnifiedLog.rebuildProducerState, LogSegment.readNextOffset
+        Kafka: UnifiedLog.rebuildProducerState, ProducerAppendInfo.append
         """
         for batch in batches:
             self._end_at(batch.base_offset)
             if batch.is_control:
                 marker = batch.control_record()
-                assert marker is not None, "no cleaner empties control batches here"
+                if marker is None:  # the cleaner has removed it with its transaction
+                    self._end_at(batch.next_offset)
+                    continue
                 commit = marker.control_type is ControlType.COMMIT
                 entry = marker_entry(batch.producer_id, batch.producer_epoch, commit, marker.coordinator_epoch)
                 self._become(self._rules.with_marker(self.state, entry, 1))
@@ -395,4 +399,5 @@ class Leader:
             sent = _sent(batch)
             self._note(sent, 1 if batch.is_transactional else OUTSIDE)
             self._saw(sent.producer_id, batch.max_timestamp)
+        self._end_at(end)
         self._begin_epoch()

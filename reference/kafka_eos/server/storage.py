@@ -15,29 +15,53 @@ import re
 import shutil
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, META_PROPERTIES, Partition, find_log_directories
 from kafka_eos.formats.record_batch import RecordBatch
-from kafka_eos.formats.segment import CorruptRegion, RegionKind, read_leader_epochs, read_segment
+from kafka_eos.formats.segment import CorruptRegion, MalformedFile, RegionKind, read_leader_epochs, read_segment
 
 SEGMENT_BYTES = 1 << 30
 """The size at which the next segment starts.    Kafka: segment.bytes."""
+
+METADATA_TOPIC = "__cluster_metadata"
+"""The topic of the controllers.    Kafka: Topic.CLUSTER_METADATA_TOPIC_NAME."""
 
 PARTITION_METADATA = "partition.metadata"
 PRODUCER_IDS = "producer-ids"
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 START_OFFSETS = "log-start-offset-checkpoint"
+CHECKPOINTS = (
+    START_OFFSETS,
+    "cleaner-offset-checkpoint",
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+)
+"""The files with an offset of each partition, of which a Kafka broker may have left more than are kept up here."""
 TOPICS_AND_CONFIGS = "topics-and-configs.json"
 """The file for what Kafka keeps in ``__cluster_metadata``: replicas, and configurations that clients have set."""
 
 
 class DamagedLog(ValueError):  # noqa: N818 - named for the data
     """A data directory that cannot be served; says where and why."""
+
+
+@contextmanager
+def damage_at(place: str) -> Iterator[None]:
+    """Say where the data is that cannot be read.
+
+    Raises:
+        DamagedLog: it cannot.
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise DamagedLog(f"{place}: {error}") from None
 
 
 class Store(Protocol):
@@ -116,6 +140,30 @@ class _Index:
         return next((self.offsets[place] for place in places if self.timestamps[place] >= timestamp), None)
 
 
+class Recovered(NamedTuple):
+    """A partition as an earlier process left it.
+
+    Attributes:
+        topic: the name of its topic.
+        partition: its number.
+        topic_id: the id of its topic.
+        store: its batches.
+        epochs: the leader epochs that were noted, each with its first offset.
+        batches: the batches, in the order of the files.
+        start: the first offset that its segments may hold.
+        end: the offset of the next record: after the last segment's last batch, or that segment's first one.
+    """
+
+    topic: str
+    partition: int
+    topic_id: UUID
+    store: Store
+    epochs: list[tuple[int, int]]
+    batches: list[RecordBatch]
+    start: int
+    end: int
+
+
 class MemoryStore:
     """A partition in memory, whose bytes count for the whole memory."""
 
@@ -157,12 +205,19 @@ class MemoryStore:
 
 
 class FileStore:
-    """A partition's directory: segments, and the checkpoint of its leader epochs."""
+    """A partition's directory: segments, and the checkpoint of its leader epochs.
+
+    Indexes that a broker has left are removed with the first change, because they are not kept up; a broker that finds
+    none makes them again.
+
+    Kafka: LogLoader.loadSegmentFiles
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._index = _Index()
         self._segments: list[tuple[int, int]] = []  # the place where each begins, and its file descriptor
+        self._indexes: list[Path] = []  # as a broker has left them
 
     @classmethod
     def create(cls, path: Path, topic_id: UUID) -> "FileStore":
@@ -175,13 +230,18 @@ class FileStore:
         return store
 
     @classmethod
-    def recover(cls, found: Partition) -> tuple["FileStore", list[RecordBatch]]:
+    def recover(cls, found: Partition) -> Recovered:
         """A partition as an earlier process left it. An unfinished write at its end is cut off.
 
         Raises:
             DamagedLog: when there is other damage.
+
+        Kafka: LogSegment.readNextOffset
         """
         store = cls(found.path)
+        for segment in found.segments:
+            indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
+            store._indexes += [index for index in indexes if index is not None]
         stored: list[list[RecordBatch]] = [[] for _ in found.segments]
         for number, segment in enumerate(found.segments):
             for region in read_segment(segment.log):
@@ -189,6 +249,7 @@ class FileStore:
                     is_last = number == len(found.segments) - 1
                     if not is_last or region.kind not in {RegionKind.TORN_TAIL, RegionKind.ZEROES}:
                         raise DamagedLog(f"{segment.log}: at byte {region.position}: {region.reason}")
+                    store._remove_indexes()
                     os.truncate(segment.log, region.position)
                     break
                 stored[number].append(region.batch)
@@ -196,7 +257,20 @@ class FileStore:
             store._open(segment.base_offset)
             for batch in batches:
                 store._index.append(batch.size, batch.base_offset, batch.next_offset - 1, batch.max_timestamp)
-        return store, [batch for batches in stored for batch in batches]
+        return Recovered(
+            topic=found.topic,
+            partition=found.partition,
+            topic_id=_topic_id(found.path / PARTITION_METADATA),
+            store=store,
+            epochs=store.known_epochs(),
+            batches=[batch for batches in stored for batch in batches],
+            start=found.segments[0].base_offset,
+            end=stored[-1][-1].next_offset if stored[-1] else found.segments[-1].base_offset,
+        )
+
+    def _remove_indexes(self) -> None:
+        while self._indexes:
+            self._indexes.pop().unlink(missing_ok=True)
 
     def _open(self, base_offset: int) -> None:
         file = os.open(self.path / f"{base_offset:020}.log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
@@ -204,6 +278,7 @@ class FileStore:
 
     def append(self, data: bytes, base_offset: int, max_timestamp: int) -> None:
         """See :class:`Store`."""
+        self._remove_indexes()
         if self._index.places[-1] - self._segments[-1][0] >= SEGMENT_BYTES:
             self._open(base_offset)
         written = os.write(self._segments[-1][1], data)
@@ -236,8 +311,16 @@ class FileStore:
         _replace(self.path / LEADER_EPOCH_CHECKPOINT, "\n".join(lines) + "\n")
 
     def known_epochs(self) -> list[tuple[int, int]]:
-        """The leader epochs that were noted, each with its first offset."""
-        return [(line.epoch, line.start_offset) for line in read_leader_epochs(self.path / LEADER_EPOCH_CHECKPOINT)]
+        """The leader epochs that were noted, each with its first offset.
+
+        Raises:
+            DamagedLog: they cannot be read.
+        """
+        try:
+            lines = read_leader_epochs(self.path / LEADER_EPOCH_CHECKPOINT)
+        except MalformedFile as error:
+            raise DamagedLog(str(error)) from None
+        return [(line.epoch, line.start_offset) for line in lines]
 
     def close(self) -> None:
         """See :class:`Store`."""
@@ -267,7 +350,7 @@ class Memory:
         """Create a partition."""
         return MemoryStore(self)
 
-    def recover(self) -> Iterator[tuple[str, int, UUID, Store, list[tuple[int, int]], list[RecordBatch]]]:
+    def recover(self) -> Iterator[Recovered]:
         """No partition: nothing is kept from an earlier process."""
         yield from ()
 
@@ -284,6 +367,9 @@ class Memory:
 
     def note_start_offsets(self, offsets: dict[str, int]) -> None:
         """Do nothing: no later process asks where partitions begin."""
+
+    def forget(self, topic: str, partitions: Iterable[int]) -> None:
+        """Do nothing: no offset is noted."""
 
     def noted(self) -> None:
         """Return nothing: no earlier process has kept anything."""
@@ -305,6 +391,8 @@ class Directory:
     def cluster_id(self, proposed: str) -> str:
         """The id of the cluster that the directory belongs to; a new directory, which is made, takes the proposed one.
 
+        What a start that was cut short has left behind does not count as a file.
+
         Raises:
             DamagedLog: when there are files, and no cluster's, or another process has them.
         """
@@ -314,7 +402,7 @@ class Directory:
             self._take()
             found = re.search(r"^cluster\.id=(\S+)$", properties.read_text(encoding="latin-1"), re.MULTILINE)
             return found[1] if found else proposed
-        if any(self.path.iterdir()):
+        if any(file.name not in {LOCK, f"{META_PROPERTIES}.tmp"} for file in self.path.iterdir()):
             raise DamagedLog(f"{self.path}: has files, and no {META_PROPERTIES}; give an empty or a new directory")
         self._take()
         _replace(properties, f"version=1\ncluster.id={proposed}\nnode.id=1\n")
@@ -344,34 +432,55 @@ class Directory:
         """Create a partition."""
         return FileStore.create(self.path / f"{topic}-{partition}", topic_id)
 
-    def recover(self) -> Iterator[tuple[str, int, UUID, Store, list[tuple[int, int]], list[RecordBatch]]]:
-        """The partitions of an earlier process: topic, number, id, store, leader epochs, batches.
+    def recover(self) -> Iterator[Recovered]:
+        """The partitions of an earlier process, but for that of the controllers. Folders in others are not looked at.
 
         Raises:
             DamagedLog: when one cannot be read.
+
+        Kafka: LogManager.loadLogs
         """
         for directory in find_log_directories(self.path):
-            for partition in directory.partitions:
-                store, batches = FileStore.recover(partition)
-                topic_id = _topic_id(partition.path / PARTITION_METADATA)
-                yield partition.topic, partition.partition, topic_id, store, store.known_epochs(), batches
+            for partition in directory.partitions if directory.path == self.path.resolve() else ():
+                if partition.topic == METADATA_TOPIC:
+                    continue
+                yield FileStore.recover(partition)
 
     def reserved_producer_ids(self) -> int:
-        """The producer ids below this one are taken."""
+        """The producer ids below this one are taken.
+
+        Raises:
+            DamagedLog: it cannot be read.
+        """
         path = self.path / PRODUCER_IDS
-        return int(path.read_text(encoding="ascii")) if path.exists() else 0
+        with damage_at(str(path)):
+            return int(path.read_text(encoding="ascii")) if path.exists() else 0
 
     def reserve_producer_ids(self, end: int) -> None:
         """Take the producer ids below ``end``, before one of them is given to anybody."""
         _replace(self.path / PRODUCER_IDS, f"{end}\n")
 
     def start_offsets(self) -> dict[str, int]:
-        """The first offset that may be read, of those partitions of which that was noted."""
+        """The first offset that may be read, of those partitions of which that was noted.
+
+        Raises:
+            DamagedLog: they cannot be read.
+        """
         path = self.path / START_OFFSETS
         if not path.exists():
             return {}
-        rows = [line.split() for line in path.read_text(encoding="ascii").splitlines()[2:]]
-        return {f"{topic}-{number}": int(offset) for topic, number, offset in rows}
+        with damage_at(str(path)):
+            rows = [line.split() for line in path.read_text(encoding="ascii").splitlines()[2:]]
+            return {f"{topic}-{number}": int(offset) for topic, number, offset in rows}
+
+    def forget(self, topic: str, partitions: Iterable[int]) -> None:
+        """Remove the offsets that are noted of some partitions of a topic: they are gone, or new."""
+        gone = {f"{topic} {number}" for number in partitions}
+        for path in (self.path / name for name in CHECKPOINTS):
+            lines = path.read_text(encoding="ascii", errors="ignore").splitlines() if path.exists() else []
+            rows = [line for line in lines[2:] if line.rpartition(" ")[0] not in gone]
+            if len(rows) < len(lines[2:]):
+                _replace(path, "\n".join([lines[0], str(len(rows)), *rows]) + "\n")
 
     def noted(self) -> Any:
         """The last argument of :meth:`note`, read from JSON; None if there was none.
@@ -380,10 +489,8 @@ class Directory:
             DamagedLog: it cannot be read.
         """
         path = self.path / TOPICS_AND_CONFIGS
-        try:
+        with damage_at(str(path)):
             return json.loads(path.read_text(encoding="ascii")) if path.exists() else None
-        except ValueError as error:
-            raise DamagedLog(f"{path}: {error}") from None
 
     def note(self, what: dict[str, Any]) -> None:
         """Note what clients have set, in place of what was noted before."""

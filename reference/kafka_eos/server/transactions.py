@@ -7,7 +7,7 @@ completion) when :meth:`Coordinators.work` is called. Requests in between get CO
 Kafka: TransactionCoordinator, TransactionStateManager, TransactionMarkerChannelManager
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -24,6 +24,7 @@ from kafka_eos.formats.transaction_log import (
     decode_value,
 )
 from kafka_eos.machines.leader import MAX_EPOCH
+from kafka_eos.machines.producer_state import NO_PRODUCER_ID
 from kafka_eos.machines.transaction_coordinator import (
     AT_REST,
     DEAD,
@@ -47,6 +48,7 @@ PRODUCER_ID_BLOCK = 1000
 """The number of producer ids that are reserved at a time.    Kafka: ProducerIdsBlock."""
 
 _ANY_NUMBER_OF = 2**62
+_LARGEST_LONG = 2**63 - 1
 _Noted = TypeVar("_Noted")
 
 
@@ -110,6 +112,11 @@ class ProducerIds:
     def __init__(self, first: int, reserve: Callable[[int], None]) -> None:
         self.next = self._end = first
         self._reserve = reserve
+
+    def pass_over(self, producer_ids: Iterable[int]) -> None:
+        """These ids are taken: by a broker that notes elsewhere which ones it gives, or by a client's own choice."""
+        following = max(producer_ids, default=NO_PRODUCER_ID) + 1
+        self.next = self._end = max(self._end, min(following, _LARGEST_LONG - PRODUCER_ID_BLOCK))
 
     def make_room(self) -> None:
         """Reserve the next block, if the present one is used up."""
@@ -384,6 +391,12 @@ class Coordinators:
                 self.known[name] = self._loaded(name, value)
         for transactional in self.known.values():
             self._sort(transactional)
+
+    def known_producer_ids(self) -> Iterator[int]:
+        """The producer ids that transactional.ids have, had, or will have."""
+        for transactional in self.known.values():
+            stored = transactional.machine.durable
+            yield from (stored.producer_id, stored.previous_producer_id, stored.next_producer_id)
 
     def _loaded(self, name: str, value: TransactionLogValue) -> TransactionalId:
         machine = self.machine.initial(self._constants())

@@ -188,6 +188,21 @@ def test_a_rule_of_the_audit_has_what_it_found_in_simulations_and_in_recordings_
     assert rows(registry)["gap"].cells["repaired"].outcome is Outcome.OPEN
 
 
+@pytest.mark.parametrize(
+    ("unjudged", "outcome"),
+    [(("gap", "crash"), Outcome.SILENT), (("gap",), Outcome.HOLDS), (("crash",), Outcome.HOLDS)],
+)
+def test_a_rule_that_has_judged_nothing_of_a_release_does_not_hold_there(
+    unjudged: tuple[str, ...], outcome: Outcome, registry: Registry
+) -> None:
+    verdicts = {"gap": audited("gap, Kafka 2.0"), "crash": audited("crash: gap", Kafka="2.0.1")}
+    given = (
+        replace(verdict, unjudged="there are no sequences to look at") if name in unjudged else verdict
+        for name, verdict in verdicts.items()
+    )
+    assert rows(registry, *given)["gap"].cells["Kafka 2.0"].outcome is outcome
+
+
 def test_the_command_shows_the_named_properties_and_what_to_check_next(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

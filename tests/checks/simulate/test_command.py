@@ -153,6 +153,9 @@ def test_a_run_of_nothing_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_weight_that_is_no_number_is_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", "--fault", "Crash=x", "--out", str(tmp_path / "out")]) == 2
-    assert "--fault Crash=x: expected ACTION=WEIGHT with a number, such as Crash=2" in capsys.readouterr().err
+@pytest.mark.parametrize("weight", ["x", "nan", "inf"])
+def test_a_weight_that_is_no_number_is_refused_by_name(
+    weight: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", "--fault", f"Crash={weight}", "--out", str(tmp_path / "out")]) == 2
+    assert f"--fault Crash={weight}: expected ACTION=WEIGHT with a number, such as Crash=2" in capsys.readouterr().err

@@ -416,6 +416,23 @@ def test_topics_are_deleted_or_not_as_by_kafka(both: Both) -> None:
         assert served == kafka
 
 
+def test_a_topic_that_is_given_more_than_once_is_not_deleted_as_by_kafka(both: Both) -> None:
+    """Kafka: ControllerApis.deleteTopics, which shuffles the answer."""
+    twice, other, both_ways, named_twice, alone = names = [both.topic() for _ in range(5)]
+    rows = []
+    for port in both.ports.values():
+        made = ask(port, "Metadata", 12, {"Topics": [{"Name": name} for name in names]})["Topics"]
+        ids = {row["Name"]: row["TopicId"] for row in made}
+        by_name = [twice, twice, both_ways, named_twice, named_twice, "nowhere", "nowhere", alone]
+        by_id = [ids[other], ids[other], ids[both_ways], ids[named_twice], UUID(int=5), UUID(int=5), UUID(int=6)]
+        topics = [{"Name": name} for name in by_name] + [{"Name": None, "TopicId": each} for each in by_id]
+        answer = ask(port, "DeleteTopics", 6, {"Topics": topics, "TimeoutMs": 9000})["Responses"]
+        told = {each: name for name, each in ids.items()} | {UUID(int=0): "no id", UUID(int=5): "5", UUID(int=6): "6"}
+        rows.append(sorted(str({**row, "TopicId": told[row["TopicId"]]}) for row in answer))
+    kafka, served = rows
+    assert served == kafka
+
+
 # --- configurations --------------------------------------------------------------------------------------------------
 
 SIZE, POLICY = "max.message.bytes", "cleanup.policy"

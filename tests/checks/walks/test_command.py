@@ -199,6 +199,17 @@ def test_a_state_is_kept_if_it_looks_new() -> None:
     assert [kept.visits for kept in corpus.kept] == [0, 0, 1]
 
 
+@pytest.mark.parametrize("shorter", [(), (2,), (1, 2)])
+def test_of_sequences_only_those_that_are_longer_than_what_is_told_apart_look_the_same(
+    shorter: tuple[int, ...],
+) -> None:
+    corpus = Corpus()
+    corpus.begin((0,))
+    for step, sequence in enumerate([shorter, (0, 1, 2), (3, 0, 1, 2)]):
+        corpus.offer(step, (sequence,), 1, ())
+    assert [kept.state for kept in corpus.kept] == [0, 1]
+
+
 def test_with_small_constants_every_state_is_kept() -> None:
     corpus = Corpus(every=True)
     corpus.begin((0,))

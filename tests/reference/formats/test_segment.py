@@ -254,6 +254,13 @@ def test_an_absent_file_has_no_entries(suffix: str, tmp_path: Path) -> None:
     assert read_leader_epochs(tmp_path / "leader-epoch-checkpoint") == ()
 
 
+def test_a_broker_creates_the_checkpoint_of_leader_epochs_empty(tmp_path: Path) -> None:
+    """Kafka: CheckpointFile.read."""
+    path = tmp_path / "leader-epoch-checkpoint"
+    path.touch()
+    assert read_leader_epochs(path) == ()
+
+
 @pytest.mark.parametrize(
     ("suffix", "content", "at", "reason"),
     [
@@ -262,6 +269,7 @@ def test_an_absent_file_has_no_entries(suffix: str, tmp_path: Path) -> None:
         (".index", "00000001000000020000000200000002", 8, "does not follow"),
         (".timeindex", "00", 1, "no multiple of an entry's 12"),
         (".timeindex", "000000000000000200000001000000000000000100000002", 12, "does not follow"),
+        (".timeindex", "000000000000000100000002000000000000000200000001", 12, "does not follow"),
         (".txnindex", "00", 1, "no multiple of an entry's 34"),
         (".txnindex", "0001" + "00" * 32, 0, "version 1"),
         (".snapshot", "", 0, "0 bytes, where the header takes 10"),
@@ -290,7 +298,7 @@ def test_leader_epochs_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0\n", "1\n0\n", "-1\n0\n", "0\n2\n0 0\n", "0\n1\n0 0 0\n", "0\n1\nzero 0\n", "0\n1\n\u00e9 0\n"]
+    "text", ["0\n", "1\n0\n", "-1\n0\n", "0\n2\n0 0\n", "0\n1\n0 0 0\n", "0\n1\nzero 0\n", "0\n1\n\u00e9 0\n"]
 )
 def test_a_damaged_leader_epoch_checkpoint_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "leader-epoch-checkpoint"

@@ -142,6 +142,15 @@ def test_a_rule_that_had_to_fire_and_has_not_is_told_even_if_it_was_removed() ->
     assert [tally.rule.topic for tally in faults.never_fired()] == ["u", "v"]
 
 
+def test_of_two_rules_that_are_alike_the_one_that_is_meant_is_removed() -> None:
+    faults = Faults()
+    first, second = faults.add(rule()), faults.add(rule())
+    faults.remove(second)
+    assert len(faults.due(asked())) == first.fired == 1
+    faults.remove(first)
+    assert (faults.due(asked()), faults.never_fired()) == ([], [second])
+
+
 def test_a_request_has_one_fate_and_all_events() -> None:
     faults = Faults([rule("close", nth=1), rule("delay", seconds=1), rule("move-leader"), rule("restart")])
     first, second = faults.due(asked()), faults.due(asked())

@@ -1,5 +1,6 @@
 """Consumer groups of the classic protocol, and their offsets."""
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -539,6 +540,29 @@ def test_another_process_knows_the_offsets_and_what_is_pending(make: Make, tmp_p
     assert committed(after) == (E.NONE, 6)
     third = make(storage=Directory(tmp_path))
     assert committed(third) == (E.NONE, 6)
+
+
+def test_a_group_that_is_named_twice_is_deleted_and_answered_once(wire: Wire) -> None:
+    commit(wire, 1)
+    rows = wire.ask("DeleteGroups", 2, GroupsNames=["g", "h", "g"])["Results"]
+    assert [(row["GroupId"], row["ErrorCode"]) for row in rows] == [("g", E.NONE), ("h", E.GROUP_ID_NOT_FOUND)]
+
+
+def test_all_offsets_of_a_group_are_told_also_where_a_topic_is_gone(make: Make, tmp_path: Path) -> None:
+    """Without its tombstones, as after a kill. A version with ids leaves the topic out.
+
+    Kafka: KafkaApis.fetchAllOffsetsForGroup
+    """
+    before = make(storage=Directory(tmp_path))
+    before.topic()
+    commit(before, 5)
+    before.cluster.close()
+    shutil.rmtree(tmp_path / "t-0")
+    after = make(storage=Directory(tmp_path))
+    groups = [{"GroupId": "g", "Topics": None}]
+    rows = {version: after.ask("OffsetFetch", version, Groups=groups)["Groups"][0]["Topics"] for version in (9, 10)}
+    assert [(row["Name"], row["Partitions"][0]["CommittedOffset"]) for row in rows[9]] == [("t", 5)]
+    assert rows[10] == []
 
 
 def test_another_process_knows_an_offset_whole_and_none_that_was_deleted(make: Make, tmp_path: Path) -> None:

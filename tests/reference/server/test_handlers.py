@@ -182,6 +182,24 @@ def test_topics_are_made_grown_and_deleted(wire: Wire) -> None:
     assert "n" not in wire.cluster.topics
 
 
+def test_a_topic_that_is_given_more_than_once_stays(wire: Wire) -> None:
+    """Kafka: ControllerApis.deleteTopics."""
+    ids = {name: wire.cluster.topics[wire.topic(name)].topic_id for name in ("a", "b", "c", "d")}
+    by_name = [{"Name": name} for name in ("a", "a", "c", "d", "d")]
+    by_id = [{"Name": None, "TopicId": ids[name]} for name in ("b", "b", "c", "d")]
+    rows = wire.ask("DeleteTopics", 6, Topics=[*by_name, *by_id])["Responses"]
+    again = "The provided topic name maps to an ID that was already supplied."
+    assert [(row["Name"], row["ErrorCode"], row["ErrorMessage"]) for row in rows] == [
+        ("a", E.INVALID_REQUEST, "Duplicate topic name."),
+        ("c", E.INVALID_REQUEST, again),
+        ("d", E.INVALID_REQUEST, "Duplicate topic name."),
+        (None, E.INVALID_REQUEST, "Duplicate topic id."),
+        ("d", E.NONE, None),
+    ]
+    assert wire.cluster.topics.keys() >= {"a", "b", "c"}
+    assert wire.ask("DeleteTopics", 5, TopicNames=["a", "a"])["Responses"][0]["ErrorCode"] == E.INVALID_REQUEST
+
+
 def test_a_topic_that_is_deleted_while_its_transaction_ends_needs_no_marker(wire: Wire) -> None:
     wire.topic("other")
     _, *who = wire.init()
@@ -620,6 +638,7 @@ def test_a_log_that_lost_its_first_records_or_has_some_once_more_ends_after_its_
     before = make(storage=Directory(tmp_path))
     before.topic("t")
     [log] = (tmp_path / "t-0").glob("*.log")
+    log = log.rename(log.with_name(f"{5:020}.log"))
     offsets = (5, 7, 9, 9)
     log.write_bytes(b"".join(build_batch([Record(value=b"v")], base_offset=offset).encode() for offset in offsets))
     after = make(storage=Directory(tmp_path))

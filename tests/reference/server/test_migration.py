@@ -129,6 +129,19 @@ def test_a_group_without_a_generation_yet_becomes_a_consumer_group(make: Make) -
     assert [late["ErrorCode"] for late in wire.late] == [E.REBALANCE_IN_PROGRESS]
 
 
+@pytest.mark.parametrize("subscription", [{"SubscribedTopicRegex": "t.*"}, {"SubscribedTopicNames": []}], ids=str)
+def test_a_group_with_a_member_has_an_epoch_also_if_that_knows_no_topic_yet(make: Make, subscription: Message) -> None:
+    """Kafka: GroupMetadataManager.consumerGroupHeartbeat."""
+    wire = make(settings=Settings(group_initial_delay_ms=3_000))
+    wire.topic(partitions=4)
+    member = str(join(wire)["MemberId"])
+    row = {"GroupId": "g", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 30_000, "ProtocolType": "consumer"}
+    protocols = [{"Name": "range", "Metadata": said([])}]
+    assert wire.send("JoinGroup", 7, MemberId=member, Protocols=protocols, **row) is None
+    first = beat(wire, "new", 0, **({"SubscribedTopicNames": None} | subscription))
+    assert (first["ErrorCode"], first["MemberEpoch"]) == (E.NONE, 1)
+
+
 def test_an_instance_that_rejoins_by_the_classic_protocol_turns_the_group_back_without_rebalance(
     wire: Wire,
 ) -> None:

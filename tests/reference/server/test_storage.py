@@ -69,8 +69,8 @@ def test_a_reader_is_given_the_batch_that_has_the_offset_or_the_next_one_also_wh
     written = [build_batch(records, base_offset=offset, base_timestamp=1_000 + offset).encode() for offset in offsets]
     for data, offset in zip(written, offsets, strict=True):
         store.append(data, offset, 1_000 + offset)
-    [(*_, found, _, _)] = Directory(tmp_path).recover()
-    for each in (store, found):
+    [found] = Directory(tmp_path).recover()
+    for each in (store, found.store):
         starts = [each.read(offset, 11, 1 << 20, True) for offset in (4, 5, 6, 7, 8, 9, 10)]
         assert starts == [b"".join(written[first:]) for first in (0, 0, 1, 1, 1, 5, 5)]
         assert each.read(4, 9, 1 << 20, True) == b"".join(written[:5])
@@ -97,11 +97,12 @@ def test_a_partition_is_found_again_with_all_its_segments(tmp_path: Path, monkey
     store.epochs([(0, 0), (1, 2)])
     written = fill(store, [10, 20, 30])
     assert Directory(tmp_path).cluster_id("other") == "c"
-    [(topic, number, topic_id, found, epochs, batches)] = Directory(tmp_path).recover()
-    assert (topic, number, topic_id, epochs) == ("t", 0, UUID(int=5), [(0, 0), (1, 2)])
-    assert [each.encode() for each in batches] == written
+    [found] = Directory(tmp_path).recover()
+    assert (found.topic, found.partition, found.topic_id) == ("t", 0, UUID(int=5))
+    assert (found.epochs, found.start, found.end) == ([(0, 0), (1, 2)], 0, 3)
+    assert [each.encode() for each in found.batches] == written
     assert len(find_log_directories(tmp_path)[0].partitions[0].segments) > 1
-    assert [found.read(offset, 3, 1, True) for offset in range(3)] == written
+    assert [found.store.read(offset, 3, 1, True) for offset in range(3)] == written
 
 
 def test_a_segment_ends_with_the_batch_that_makes_it_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,10 +132,10 @@ def test_a_batch_that_was_not_written_whole_is_cut_off(tmp_path: Path, cut: int)
     written = fill(directory.create("t", 0, UUID(int=5)), [10, 20])
     log = tmp_path / "t-0" / f"{0:020}.log"
     log.write_bytes(log.read_bytes()[:-cut])
-    [(*_, store, _, batches)] = Directory(tmp_path).recover()
-    assert [each.encode() for each in batches] == written[:1]
+    [found] = Directory(tmp_path).recover()
+    assert [each.encode() for each in found.batches] == written[:1]
     assert log.read_bytes() == written[0]
-    store.append(written[1], 1, 1_020)
+    found.store.append(written[1], 1, 1_020)
     assert log.read_bytes() == b"".join(written)
 
 

@@ -221,7 +221,7 @@ def is_of_a_client(form: Any) -> bool:
     for name in (":type", ":process", ":f"):
         if name not in form:
             raise WrongOperation(f"an operation without {name}")
-    if form[":type"] not in {INVOKE, OK, FAIL, INFO}:
+    if hashable(form[":type"]) not in {INVOKE, OK, FAIL, INFO}:
         raise WrongOperation(f":type {_short(form[':type'])} is none of {INVOKE}, {OK}, {FAIL}, {INFO}")
     return not isinstance(form[":process"], Name)
 
@@ -237,7 +237,7 @@ def operation_of(form: dict[str, Any], number: int, invoked: int) -> Operation |
     Raises:
         WrongOperation: its value is none of this workload's.
     """
-    kind, value = form[":f"], form.get(":value")
+    kind, value = hashable(form[":f"]), form.get(":value")
     if kind not in _TRANSACTIONS | ASSIGNMENTS:
         return None
     if value is not None and not isinstance(value, tuple | frozenset):
@@ -249,6 +249,7 @@ def operation_of(form: dict[str, Any], number: int, invoked: int) -> Operation |
             _take_micro(micro, sends, polls)
     log = form.get(":rebalance-log")
     events = [event for event in log if isinstance(event, dict)] if isinstance(log, tuple) else []
+    given = [keys for event in events if isinstance(keys := event.get(":keys"), tuple | frozenset)]
     index = form.get(":index")
     return Operation(
         index=index if isinstance(index, int) else number,
@@ -259,7 +260,7 @@ def operation_of(form: dict[str, Any], number: int, invoked: int) -> Operation |
         kind=kind,
         sends=sends,
         polls=polls,
-        rebalanced=frozenset(hashable(key) for event in events for key in event.get(":keys") or ()),
+        rebalanced=frozenset(hashable(key) for keys in given for key in keys),
         keys=frozenset(map(hashable, value or ())) if kind in ASSIGNMENTS else frozenset(),
         from_start=form.get(":seek-to-beginning?") is True,
     )

@@ -220,9 +220,12 @@ def _described_follower(cluster: Cluster, group: FollowingGroup, follower: Follo
 
 
 def delete_groups(cluster: Cluster, request: Request) -> Message:
-    """Delete groups, with their offsets."""
+    """Delete groups, with their offsets. One that is named twice is answered once.
+
+    Kafka: KafkaApis.handleDeleteGroupsRequest
+    """
     rows = []
-    for name in request.row["GroupsNames"]:
+    for name in dict.fromkeys(request.row["GroupsNames"]):
         error = group_error(cluster, request, name)
         rows.append({"GroupId": name, "ErrorCode": error or cluster.groups.delete(name)})
     return {"Results": rows}

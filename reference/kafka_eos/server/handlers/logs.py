@@ -348,7 +348,10 @@ def _offset_at(leader: Leader, timestamp: int, committed: bool) -> tuple[int, in
         base = leader.store.first_with_timestamp(wanted, place)
         if base is None or base >= upper:
             break
-        batch, _ = decode_batch(leader.store.read(base, upper, 1, at_least_one=True))
+        data = leader.store.read(base, upper, 1, at_least_one=True)
+        if not data:
+            break  # the offsets of a damaged log may go back
+        batch, _ = decode_batch(data)
         for record in batch.records():
             if batch.timestamp(record) >= wanted and batch.offset(record) >= start:
                 return batch.timestamp(record), batch.offset(record), batch.partition_leader_epoch

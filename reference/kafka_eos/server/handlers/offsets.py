@@ -25,6 +25,8 @@ FIRST_TO_KNOW_LOADING = 2
 """The version of TxnOffsetCommit from which on a client expects that a coordinator is loading (KAFKA-7296)."""
 FIRST_WITH_TOPIC_IDS = 10
 """The version of OffsetCommit from which on topics have ids in the place of names (KIP-848)."""
+FIRST_TO_FETCH_BY_ID = 10
+"""The version of OffsetFetch from which on topics have ids in the place of names (KIP-848)."""
 
 
 def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
@@ -179,11 +181,11 @@ def _fetch_offsets(cluster: Cluster, request: Request, group: Message, stable: b
         if error is not ErrorCode.NONE:
             return {"GroupId": name, "ErrorCode": error, "Topics": []}
     if topics is None:
-        topics = _committed_topics(cluster, name)
+        topics = _committed_topics(cluster, name, has_ids=request.version >= FIRST_TO_FETCH_BY_ID)
     rows = []
     for topic in topics:
         topic_id = topic.get("TopicId", NO_ID)
-        topic_name = cluster.names.get(topic_id) if request.version >= 10 else topic["Name"]
+        topic_name = cluster.names.get(topic_id) if request.version >= FIRST_TO_FETCH_BY_ID else topic["Name"]
         parts = []
         for number in topic["PartitionIndexes"]:
             found, offset = ErrorCode.UNKNOWN_TOPIC_ID, None
@@ -203,12 +205,16 @@ def _fetch_offsets(cluster: Cluster, request: Request, group: Message, stable: b
     return {"GroupId": name, "ErrorCode": ErrorCode.NONE, "Topics": rows}
 
 
-def _committed_topics(cluster: Cluster, group: str) -> list[Message]:
-    """The topics and partitions for which a group has committed an offset."""
+def _committed_topics(cluster: Cluster, group: str, *, has_ids: bool) -> list[Message]:
+    """The topics and partitions for which a group has committed an offset. One that is gone has no id, but its name.
+
+    Kafka: KafkaApis.fetchAllOffsetsForGroup
+    """
     known = cluster.groups.known.get(group)
     return [
-        {"Name": topic, "TopicId": cluster.topics[topic].topic_id, "PartitionIndexes": numbers}
+        {"Name": topic, "TopicId": cluster.topic_id(topic) or NO_ID, "PartitionIndexes": numbers}
         for topic, numbers in by_topic(known.machine.committed if known is not None else ()).items()
+        if topic in cluster.topics or not has_ids
     ]
 
 

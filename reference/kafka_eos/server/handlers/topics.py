@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from kafka_eos.errors import ErrorCode, Rejected
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
@@ -261,13 +262,24 @@ def _check_alike(replicas: Sequence[tuple[int, ...]], factor: int) -> None:
 
 
 def delete_topics(cluster: Cluster, request: Request) -> Message:
-    """Delete topics, with all that they hold."""
+    """Delete topics, with all that they hold; one that is given more than once stays.
+
+    Kafka: ControllerApis.deleteTopics
+    """
     asked = request.row.get("Topics") or [{"Name": name} for name in request.row.get("TopicNames", ())]
+    given = Counter((row["Name"], row.get("TopicId", NO_ID)) for row in asked)
+    both_ways = {each for each, name in cluster.names.items() if (None, each) in given and given[name, NO_ID] == 1}
     rows = []
-    for row in asked:
-        topic_id = row.get("TopicId", NO_ID)
-        name = row["Name"] if row["Name"] is not None else cluster.names.get(topic_id)
-        error, why = _delete_error(cluster, row, name)
+    for (told, told_id), times in given.items():
+        if told is None and told_id in both_ways and times == 1:
+            continue  # the row of its name says so
+        topic_id, name = told_id, told if told is not None or times > 1 else cluster.names.get(told_id)
+        error, why = _delete_error(cluster, told, told_id, name)
+        if told is not None and cluster.topic_id(told) in both_ways:
+            error, why = ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
+            topic_id = cluster.topics[told].topic_id
+        elif times > 1:
+            error, why = ErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if told is None else 'name'}."
         if error is ErrorCode.NONE and name is not None:
             topic_id = cluster.topics[name].topic_id
             cluster.delete_topic(name)
@@ -275,12 +287,12 @@ def delete_topics(cluster: Cluster, request: Request) -> Message:
     return {"Responses": rows}
 
 
-def _delete_error(cluster: Cluster, row: Message, name: str | None) -> tuple[ErrorCode, str | None]:
+def _delete_error(cluster: Cluster, told: str | None, topic_id: UUID, name: str | None) -> tuple[ErrorCode, str | None]:
     """Departs from Kafka, which deletes internal topics and creates them again."""
-    has_id = row.get("TopicId", NO_ID) != NO_ID
-    if row["Name"] is not None and has_id:
+    has_id = topic_id != NO_ID
+    if told is not None and has_id:
         return ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
-    if row["Name"] is None and not has_id:
+    if told is None and not has_id:
         return ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified."
     if name is None:
         return ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."

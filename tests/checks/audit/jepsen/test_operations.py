@@ -259,6 +259,19 @@ def test_a_key_that_was_rebalanced_meanwhile_may_jump_within_an_operation(tmp_pa
     assert anomalies(read_operations(path), "r")[0] == []
 
 
+@pytest.mark.parametrize("line", ["{:type :ok, :process 0, :f {}}", "{:type :ok, :process 0, :f [{}], :value 1}"])
+def test_an_operation_of_another_kind_is_left_out_whatever_it_is(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "history.edn"
+    path.write_text(line, encoding="utf-8")
+    assert read_operations(path) == []
+
+
+def test_a_rebalance_that_names_no_keys_gives_none(tmp_path: Path) -> None:
+    path = tmp_path / "history.edn"
+    path.write_text("{:type :ok, :process 0, :f :poll, :value [], :rebalance-log [{:keys 7} {:keys [8]} {} 9]}")
+    assert [each.rebalanced for each in read_operations(path)] == [{8}]
+
+
 def test_with_subscribe_a_skip_between_operations_is_allowed_and_told(tmp_path: Path) -> None:
     skips = CASES[":poll-skip"][0]
     assert ":poll-skip" not in allowed(subscribes(operations(tmp_path, *skips)))
@@ -298,6 +311,7 @@ def test_an_operation_that_never_ends_may_still_happen_and_only_those_of_clients
         ("17", "expected an operation, a map, found 17"),
         ("{:type :ok, :f :txn}", "an operation without :process"),
         ("{:type :done, :process 0, :f :txn}", ":type :done is none of :invoke, :ok, :fail, :info"),
+        ("{:type {1 2}, :process 0, :f :txn}", ":type {1: 2} is none of :invoke, :ok, :fail, :info"),
         ("{:type :ok, :process 0, :f :txn, :value 3}", "expected a vector as the :value of :txn, found 3"),
         (
             "{:type :ok, :process 0, :f :txn, :value [[:append 1 2]]}",
