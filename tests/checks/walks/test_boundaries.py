@@ -9,8 +9,7 @@ import pytest
 
 from kafka_eos.server.handlers import logs, request, transactions
 from kafka_eos.server.partitions import Leader
-from kafka_eos.server.storage import Directory
-from kafka_eos.server.transactions import Coordinators, ProducerIds
+from kafka_eos.server.transactions import Coordinators
 from kafka_eos_checks.walks.served_invariants import unknown_error
 from kafka_eos_checks.walks.whole import run_whole
 
@@ -52,9 +51,6 @@ def plant(monkeypatch: pytest.MonkeyPatch, owner: type | ModuleType, name: str, 
             "after its timeout",
         ),
         (0, Coordinators, "_loaded", "value.transaction_timeout_ms", "0", "before its timeout has passed"),
-        # producer ids that were given before a restart
-        (0, Directory, "reserved_producer_ids", "path.exists()", "path.is_dir()", "and was given to"),
-        (0, ProducerIds, "make_room", "self._reserve(self._end)", "self._reserve(self.next)", "and was given to"),
         # timestamps of records next to the last stable offset
         (0, logs, "_offset_at", "if committed else leader.high", "if not committed else leader.high", "is found at"),
         # errors and the request versions that know them

@@ -13,6 +13,7 @@ from kafka_eos.histories.history import Event
 from kafka_eos.wire.protocol import MalformedMessage, Message
 from kafka_eos_checks.brokers.brokers import Broker, BrokerFailed, ask
 from kafka_eos_checks.brokers.faults import NO_FAULTS, Plan
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST
 from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.lab.record.application_scenarios import contents
 from kafka_eos_checks.lab.record.clients import FATAL_EXIT, TRANSFER, WORD_COUNT, ClientProcess
@@ -27,6 +28,7 @@ from kafka_eos_checks.lab.record.random_faults import IDEMPOTENT, NODES, Act, Cl
 from kafka_eos_checks.lab.record.stage import CLUSTERS, ENDED, ClusterKind, Stage, scenario
 
 OFFSETS = "__consumer_offsets"
+WITH_VERSIONS = (KAFKA_VERSION, NEWEST)  # the releases with several versions of transactions
 APPLICATIONS = (WORD_COUNT, TRANSFER)
 SETTLE_SECONDS = 30.0
 START_SECONDS = 30.0
@@ -105,7 +107,7 @@ class Player:
                 self.lead([TOPIC, OFFSETS], number)
             case Act.REASSIGN:
                 self.reassign(number)
-            case Act.VERSION:
+            case Act.VERSION if stage.cluster.kafka in WITH_VERSIONS:
                 set_transaction_version(stage, number)
             case Act.COMPACT:
                 for topic in (TOPIC, OFFSETS):
@@ -232,7 +234,7 @@ def _reading(stage: Stage, topics: list[str]) -> Iterator[None]:
 def random_faults(stage: Stage) -> None:
     """The seed decides clients, topics, versions and a sequence of faults of brokers, clients, requests and answers.
 
-    Kafka 3.9 has one version of transactions, and refuses another.
+    Kafka 3.9 has one version of transactions, and keeps it.
     """
     schedule = draw(stage.seed)
     progress_console.print(f"seed {stage.seed}: {len(schedule.clients)} clients, {len(schedule.steps)} steps")

@@ -102,6 +102,7 @@ class Brokers(dict[int, Any]):
         super().__init__({node: Mock(node=node) for node in NODES})
         self.make_leader, self.wait_ready, self.wait_transaction = Mock(), Mock(), Mock()
         self.controller_port = Mock(return_value=1)
+        self.kafka = "4.3.0"
         self.row = {"PartitionIndex": 0, "LeaderId": 1, "IsrNodes": [1, 3], "ReplicaNodes": [3, 1]}
         self.partitions = Mock(return_value=[self.row])
 
@@ -255,3 +256,12 @@ def test_the_scenario_says_what_it_met() -> None:
         "CommitTransaction ok": 1,
     }
     assert SCENARIOS["random-faults/random-faults"].cluster == "random-faults"
+
+
+def test_the_version_of_transactions_is_set_where_the_release_has_several(player: Player) -> None:
+    cluster: Any = player.stage.cluster
+    for kafka, level in (("3.9.1", 2), ("4.3.0", 1), ("4.4.0", 0)):
+        cluster.kafka = kafka
+        player.play(Step(0.0, Act.VERSION, level))
+    set_version: Any = random_scenarios.set_transaction_version
+    assert [call.args[1] for call in set_version.call_args_list] == [1, 0]
