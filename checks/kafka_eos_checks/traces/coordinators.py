@@ -524,25 +524,20 @@ class _Steps:
     def count_gone(self, records: Iterable[ToldRecord]) -> None:
         """Count the markers that are gone: of each producer in each partition, those before the first that is there.
 
-        Of decisions that have the same markers, the first ones lack theirs. A decision that a later coordinator has
-        completed may have one marker of each coordinator.
+        Of decisions that have the same markers, the first ones lack theirs.
         """
         ended = [
-            (name, before.told, before.leader_epoch, after.leader_epoch)
+            (name, _decision(name, before.told, after.leader_epoch))
             for before, after in pairwise(records)
             if before.told is not None and before.told.state in PREPARED
             if after.told is not None and after.told.state in COMPLETED
             for name in sorted(before.told.partitions)
             if name in self.cut
         ]
-        lacking: Counter[_Decision] = Counter()
-        for name, prepared, since, until in ended:
-            before_it = self.markers.reigns(name, prepared, since, until - 1)
-            lacking.update(_decision(name, prepared, reign) for reign in {*before_it, until})
+        lacking = Counter(decision for _, decision in ended)
         lacking.subtract(self.markers.counts())
         met: set[str] = set()
-        for name, prepared, _, until in ended:
-            decision = _decision(name, prepared, until)
+        for name, decision in ended:
             if name not in met and lacking[decision] > self.gone[decision]:
                 self.gone[decision] += 1
             else:

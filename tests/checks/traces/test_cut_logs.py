@@ -222,10 +222,45 @@ def test_a_decision_that_two_coordinators_marked_is_one_although_others_are_gone
     assert judge(retained(states, [WrittenBatch(7, 0, "transactional", 3), *both], reigns)).found == "accepted"
     assert judge(retained(states, both[2:], reigns)).found == "accepted"
     assert judge(retained(states, both[3:], reigns)).found == "accepted"
-    assert judge(retained(states, both[:3], reigns)).found == "accepted", "the last one may be gone with the first two"
+    assert judge(retained(states, both[:3], reigns)).found.startswith("rejected"), "the last one is not among the first"
     first = [WrittenBatch(7, 0, "transactional", 3), marker(1, 4)]
     lacking = retained(three(2), [*first, WrittenBatch(7, 2, "transactional", 5), marker(3, 6, reign=1)], reigns)
     assert judge(lacking).found.startswith("rejected"), "the second one is not gone, because the first one is there"
+
+
+def test_a_marker_of_no_transaction_is_told_in_a_partition_whose_first_batches_are_gone() -> None:
+    own = [
+        entry
+        for at in (1, 2, 3)
+        for entry in (WrittenBatch(7, at - 1, "transactional", 10 * at), marker(at, 10 * at + 1))
+    ]
+    assert judge(retained(three(2), own)).found == "accepted"
+    for epoch in (1, 3):
+        more = [*own[: 2 * epoch], WrittenBatch(7, epoch, "transactional", 40), marker(epoch, 41)]
+        assert "of no transaction" in judge(retained(three(2)[: 1 + 3 * epoch], more)).explanation
+
+
+def test_a_decision_over_two_elections_may_have_a_marker_of_each_coordinator_although_others_are_gone() -> None:
+    reigns = [4, 4, 4, 4, 4, 4, 4, 4, 4, 6]
+    late = [
+        *(marker(0, 4, reign=4), WrittenBatch(7, 0, "transactional", 5)),
+        *(marker(0, 6, reign=4), marker(0, 7, reign=5), marker(0, 8, reign=6)),
+    ]
+    for first in range(len(late)):
+        entries = [WrittenBatch(7, 0, "transactional", 3), *late] if not first else late[first:]
+        assert judge(retained(three(1), entries, reigns)).found == "accepted", f"from {first} on"
+
+
+def test_copies_with_a_fault_are_made_of_transactions_whose_markers_all_have_to_be_there() -> None:
+    entries = [WrittenBatch(7, 0, "transactional", 8), marker(1, 9)]
+    whole = recorded([value(S.EMPTY, 0), *committed(0)], entries, [0] * 4)
+    names = {"a commit is completed as an abort", "an epoch is left out", "a marker is missing", "a marker says abort"}
+    assert coordinators.spoiled(whole).keys() == names
+    assert coordinators.spoiled(replace(whole, begins={"t-0": 1})) == {}
+    assert coordinators.spoiled(replace(whole, given={"id": 1}, begins={f"{TOPIC}-0": 1})).keys() == names
+    assert coordinators.spoiled(replace(whole, given={"id": 9}, begins={f"{TOPIC}-0": 9})) == {}
+    same = compacted([value(S.COMPLETE_COMMIT, 0, version=1), *committed(0, version=1)], [marker(0, 9)])
+    assert coordinators.spoiled(same) == {}, "its marker may be of an earlier one"
 
 
 def test_the_first_entry_of_a_producer_may_repeat_a_marker_that_is_gone() -> None:
@@ -264,6 +299,16 @@ def test_a_log_lacks_a_marker_that_the_cleaner_has_emptied(tmp_path: Path) -> No
 
 
 # --- recordings ------------------------------------------------------------------------------------------------------
+
+
+def test_the_torn_end_of_the_last_of_three_segments_is_left_out(tmp_path: Path) -> None:
+    for at in range(3):
+        batch = build_batch([Record(value=b"v")], base_offset=at, producer_id=7, producer_epoch=0, base_sequence=at)
+        torn = batch.encode()[:-3] if at == 2 else batch.encode()
+        path = tmp_path / "t-0" / f"{at:020d}.log"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(torn)
+    assert [entry.offset for entry in coordinators.read_recorded(tmp_path).entries["t-0"]] == [0, 1]
 
 
 @pytest.mark.parametrize("name", ["transactions", "transactions-3.9"])
