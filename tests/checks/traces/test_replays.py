@@ -47,6 +47,7 @@ from kafka_eos_checks.traces.scan import (
     COMMIT_MARKER,
     HOLE,
     LOG,
+    PLAIN_BATCH,
     TRANSACTIONAL_BATCH,
     Piece,
     batch_of,
@@ -930,6 +931,22 @@ def test_a_marker_that_repeats_the_last_one_of_the_rows_before_is_flagged() -> N
     assert first == [1], "the entry before it may be gone"
     later = [row["version"] for found in replays._markers_of(slices, is_cut=True) for row in rows_of(found)]
     assert later == flags
+
+
+def test_a_batch_outside_of_the_open_transaction_is_rejected_by_its_code() -> None:
+    def verdict(*codes: int) -> tuple[bool, int | None]:
+        columns = {
+            "code": codes,
+            "offset": range(len(codes)),
+            "epoch": [0] * len(codes),
+            "leader_epoch": [-1] * len(codes),
+        }
+        found = replays._leader_verdict("t-0", 7, [batch_of(columns, len(codes))], 1, RULES)
+        return found["accepted"], found["position"]
+
+    assert verdict(TRANSACTIONAL_BATCH, TRANSACTIONAL_BATCH) == (True, None)
+    assert verdict(PLAIN_BATCH, PLAIN_BATCH, TRANSACTIONAL_BATCH) == (True, None)
+    assert verdict(TRANSACTIONAL_BATCH, PLAIN_BATCH) == (False, 2)
 
 
 @pytest.mark.parametrize("versions", [*permutations([0, 1, 2]), (0, 2, 2), (0, 0)])
