@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from kafka_eos.histories.history import Event
 from kafka_eos_checks import cli
 from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
 from kafka_eos_checks.traces import scan
-from kafka_eos_checks.traces.clients import DAMAGED, OTHER_BATCHES, SHOWN, NotJudged, with_left_out
+from kafka_eos_checks.traces.clients import DAMAGED, OTHER_BATCHES, SHOWN, NotJudged, client_traces, with_left_out
 
 pytest.importorskip("pyarrow")
 
@@ -282,3 +283,12 @@ def test_of_many_partitions_that_are_left_out_the_first_are_named_and_the_others
     damaged = [replace(each, code=DAMAGED, reason="gone") for each in left_out]
     shown = with_left_out(verdict, damaged).evidence.splitlines()
     assert shown == [*(f"t-{number}: gone" for number in range(SHOWN)), *([f"… and {more} more"] if more else [])]
+
+
+def test_a_partition_with_a_batch_without_a_producer_is_left_out() -> None:
+    batch = Event(
+        run="r", process="p", action="Produce", phase="invoke", topic="t", partition=0, producer_id=-1, base_sequence=-1
+    )
+    [found] = client_traces([("h.jsonl", batch)], [])
+    assert isinstance(found, NotJudged)
+    assert (found.name, found.code) == ("t-0", OTHER_BATCHES)

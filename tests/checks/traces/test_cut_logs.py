@@ -13,10 +13,12 @@ from kafka_eos.formats.transaction_log import TransactionState as S
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
+from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import Standing, read_verdicts
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.traces import coordinators, leaders
+from kafka_eos_checks.traces.clients import verdict_on_logs
 from kafka_eos_checks.traces.coordinators import Recorded, ToldRecord, WrittenBatch, WrittenMarker
 from kafka_eos_checks.traces.replays import in_process
 from kafka_eos_checks.traces.scan import pieces_of
@@ -299,6 +301,33 @@ def test_a_log_lacks_a_marker_that_the_cleaner_has_emptied(tmp_path: Path) -> No
 
 
 # --- recordings ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block_bytes", [1_000, 1 << 20])
+@pytest.mark.parametrize("piece_bytes", [1, 5_000, 1 << 20])
+def test_a_hole_is_found_wherever_pieces_and_blocks_end(
+    block_bytes: int, piece_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(headers, "BLOCK_BYTES", block_bytes)
+    for hole in (1, 2, 6, 11):
+        own = [
+            build_batch([Record(value=b"v" * 900)], base_offset=at + (at >= hole), producer_id=7, producer_epoch=0)
+            for at in range(12)
+        ]
+        write_segment(tmp_path / "t-0" / f"{0:020d}.log", [batch.encode() for batch in own])
+        pieces = pieces_of([tmp_path], piece_bytes)
+        assert (len(pieces) > 1) == (piece_bytes < 1 << 20)
+        rows = in_process(pieces, RULES).to_pylist()
+        assert [row["position"] for row in rows if row["subject"] == "log"] == [hole + 1], f"a hole at {hole}"
+
+
+def test_logs_that_begin_later_are_named_and_the_others_counted() -> None:
+    begins = {f"t-{number}": 10 * number for number in range(1, 6)}
+    found = verdict_on_logs("x", begins)
+    words = "t-1 at offset 10, t-2 at offset 20, t-3 at offset 30 and 2 more"
+    assert (found.found, found.ok) == (f"all readable; judged from where they lack nothing: {words}", True)
+    damaged = verdict_on_logs("x", {}, 2, "why")
+    assert (damaged.found, damaged.ok) == ("2 not whole, although traces may depend on them", False)
 
 
 def test_the_torn_end_of_the_last_of_three_segments_is_left_out(tmp_path: Path) -> None:

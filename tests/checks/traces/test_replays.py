@@ -933,6 +933,14 @@ def test_a_marker_that_repeats_the_last_one_of_the_rows_before_is_flagged() -> N
     assert later == flags
 
 
+def test_after_rows_that_were_just_enough_for_a_batch_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replays, "OUT_ROWS", 2)
+    out = replays._Out([])
+    out.put(batch_of({"code": [1, 2]}, 2))
+    assert [batch.num_rows for batch in out.full()] == [2]
+    assert list(out.full(at_end=True)) == []
+
+
 def test_a_batch_outside_of_the_open_transaction_is_rejected_by_its_code() -> None:
     def verdict(*codes: int) -> tuple[bool, int | None]:
         columns = {

@@ -398,3 +398,17 @@ def test_a_copy_is_spoiled_by_the_offset_of_an_event_in_its_second_half_if_there
     assert spoil([trace(None), trace(0, 1, 2, 3, 4, 5)]) == (trace(0, 1, 2, 4, 4, 5), 4)
     assert spoil([trace(0, 1, None, None, None, None)]) == (trace(0, 2, None, None, None, None), 2)
     assert spoil([trace(None)]) is None
+
+
+def test_a_number_is_no_truth_value_and_a_step_without_a_text_is_its_action() -> None:
+    class State:
+        VARIABLES = ("flag",)
+        flag = True
+
+    state: Any = State()
+    for wanted, differs in ((True, False), (1, True), (False, True)):
+        assert bool(traces._mismatches(state, TraceStep((), {"flag": wanted}))) is differs
+    State.flag = 1  # type: ignore[assignment]
+    assert traces._mismatches(state, TraceStep((), {"flag": True}))
+    assert traces._event_text(TraceStep((Candidate("Reset"),))) == "Reset"
+    assert traces._event_text(TraceStep((Candidate(NOTHING),))) == "nothing"
