@@ -15,6 +15,7 @@ from kafka_eos_checks.lab.record.trace import DAMAGED, INCOMPLETE, NO_WIRE_EVENT
 from kafka_eos_checks.traces.validation import Trace, TraceUnusable, partition_log_trace
 
 OTHER_BATCHES, MISSING_PARTITION, NOTHING = "other-batches", "missing-partition", "nothing-to-replay"
+CUT_LOG = "cut-log"
 WORDS = {
     OTHER_BATCHES: (
         "partition",
@@ -24,6 +25,7 @@ WORDS = {
     INCOMPLETE: ("partition", "of a history that lacks requests, or whose leader left offsets out"),
     NO_WIRE_EVENTS: ("partition", "of a history without wire events"),
     MISSING_PARTITION: ("transactional id", "with partitions whose logs are not given"),
+    CUT_LOG: ("log", "that compaction or retention has cut; what lies before the place from which on it is whole"),
     NOTHING: ("path", "with nothing to replay"),
 }
 """The reasons why a trace is not judged, by their codes: what it is of, and what is wrong."""
@@ -133,7 +135,7 @@ def verdict_on_logs(name: str, begins: Mapping[str, int], unreadable: int = 0, e
     found = f"{unreadable} not whole, although traces may depend on them" if unreadable else "all readable"
     if later:
         found += f"; judged from where {'it lacks' if len(later) == 1 else 'they lack'} nothing: {first_of(later, 3)}"
-    return Verdict(
+    verdict = Verdict(
         check="trace",
         name=f"logs of {name}",
         expected="all readable",
@@ -142,6 +144,8 @@ def verdict_on_logs(name: str, begins: Mapping[str, int], unreadable: int = 0, e
         figures={BEGIN_LATER: len(later)},
         evidence=evidence,
     )
+    words = "judged from offset {:,} on"
+    return with_left_out(verdict, [NotJudged(log, CUT_LOG, words.format(at)) for log, at in sorted(begins.items())])
 
 
 def of_paths(found: Iterable[tuple[Path, Sequence[Verdict]]]) -> list[Verdict]:
@@ -156,7 +160,7 @@ def of_paths(found: Iterable[tuple[Path, Sequence[Verdict]]]) -> list[Verdict]:
         verdicts += own
         if all(map(_has_nothing, own)):
             empty.append(path)
-            if not any(verdict.unjudged_for for verdict in own):
+            if not any({OTHER_BATCHES, NOTHING} & {*verdict.unjudged_for} for verdict in own):
                 told = Verdict(check="trace", name=path.name, expected="all accepted", found="no traces", ok=True)
                 verdicts.append(with_left_out(told, [NotJudged(path.name, NOTHING, NOTHING_TO_REPLAY)]))
     if empty and all(map(_has_nothing, verdicts)):

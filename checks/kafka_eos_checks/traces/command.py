@@ -112,9 +112,10 @@ show nothing and have no verdict. A marker that its coordinator sent again, beca
 If the logs of a transaction's partition are not given, its transactional id is not judged: the markers there are taken
 for written. A log that was compacted, or whose first segments were deleted, is judged from where it lacks nothing: a
 transactional id from its last record before that offset, a partition by its batches and markers from there on. The
-verdict on the logs names them. A partition of a history is not judged if it has other batches, too, or if its events
-are no requests with one answer each. The verdict names the file, the run and the event. Other partitions and runs are
-judged all the same.
+verdict on the logs names them, and is not green. Up to the epoch of that record, markers of version 1 may be of earlier
+transactions, so that one that is wrong or missing among them is not noticed. A partition of a history is not judged if
+it has other batches, too, or if its events are no requests with one answer each. The verdict names the file, the run
+and the event. Other partitions and runs are judged all the same.
 
 exit codes: 0 all accepted, 1 a trace is rejected or a log is damaged, 2 the input or the call cannot be used,
   3 nothing is rejected, but something could not be judged (0 with --allow-unjudged)

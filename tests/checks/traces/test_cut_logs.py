@@ -365,8 +365,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_command_judges_a_compacted_log_and_says_from_where(made: Path, tmp_path: Path) -> None:
     answer = tmp_path / "verdicts.json"
     for engine in ([], ["--alone"]):
-        assert cli.main(["check", "traces", str(made), *engine, "--json", str(answer)]) == 0
+        assert cli.main(["check", "traces", str(made), *engine, "--json", str(answer)]) == 3
+        assert cli.main(["check", "traces", str(made), *engine, "--allow-unjudged", "cut-log"]) == 0
         first, *_, logs = read_verdicts(answer)
+        assert (first.standing, logs.standing) == (Standing.OK, Standing.NOT_JUDGED)
+        assert logs.evidence.count(": judged from offset ") == 4
         assert (first.name, first.figures["traces"]) == ("coordinators of made", 6)
         assert logs.found.startswith(f"all readable; judged from where they lack nothing: {TOPIC}-0 at offset ")
         assert (logs.name, logs.figures) == ("logs of made", {"begin_later": 4})
@@ -400,7 +403,7 @@ def test_ids_with_their_last_record_only_are_left_out_beside_others(tmp_path: Pa
         for at, (name, v) in enumerate(rows)
     ]
     write_segment(tmp_path / "broker" / f"{TOPIC}-0" / f"{0:020d}.log", [batch.encode() for batch in batches])
-    assert cli.main(["check", "traces", str(tmp_path / "broker"), "--alone", "--json", str(answer)]) == 0
+    assert cli.main(["check", "traces", str(tmp_path / "broker"), "--alone", "--json", str(answer)]) == 3
     first, logs = read_verdicts(answer)
     assert (first.figures["traces"], first.standing) == (1, Standing.OK)
     assert logs.found == f"all readable; judged from where it lacks nothing: {TOPIC}-0 at offset 8"
