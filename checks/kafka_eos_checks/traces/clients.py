@@ -34,7 +34,6 @@ NOTHING_TO_REPLAY = (
     "nothing to replay; give a directory with transactions, "
     "or a history with idempotent batches outside of transactions"
 )
-BEGIN_LATER = "begin_later"  # the figure of logs that lack something
 NAMELESS = "no topic or no partition"
 SHOWN = 20  # partitions in a verdict's evidence
 
@@ -141,11 +140,11 @@ def verdict_on_logs(name: str, begins: Mapping[str, int], unreadable: int = 0, e
         expected="all readable",
         found=found,
         ok=not unreadable,
-        figures={BEGIN_LATER: len(later)},
+        figures={"begin_later": len(later)},
         evidence=evidence,
     )
-    words = "judged from offset {:,} on"
-    return with_left_out(verdict, [NotJudged(log, CUT_LOG, words.format(at)) for log, at in sorted(begins.items())])
+    cut = [NotJudged(log, CUT_LOG, f"judged from offset {begin:,} on") for log, begin in sorted(begins.items())]
+    return with_left_out(verdict, cut)
 
 
 def of_paths(found: Iterable[tuple[Path, Sequence[Verdict]]]) -> list[Verdict]:
@@ -170,5 +169,5 @@ def of_paths(found: Iterable[tuple[Path, Sequence[Verdict]]]) -> list[Verdict]:
 
 def _has_nothing(verdict: Verdict) -> bool:
     """Whether a verdict is on no trace: on logs that can be read, or on what is no subject of a replay of histories."""
-    is_on_logs = verdict.ok and BEGIN_LATER in verdict.figures
-    return is_on_logs or (not verdict.figures.get("traces") and {*verdict.unjudged_for} in ({OTHER_BATCHES}, {NOTHING}))
+    of_none = {*verdict.unjudged_for} in ({OTHER_BATCHES}, {NOTHING}, {CUT_LOG})
+    return verdict.ok and of_none and not verdict.figures.get("traces")

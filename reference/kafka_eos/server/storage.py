@@ -433,7 +433,9 @@ class Directory:
         return FileStore.create(self.path / f"{topic}-{partition}", topic_id)
 
     def recover(self) -> Iterator[Recovered]:
-        """The partitions of an earlier process, but for that of the controllers. Folders in others are not looked at.
+        """The partitions of an earlier process, without the controllers' log.
+
+        A partition in a folder of its own below the directory, such as a copy, is left out.
 
         Raises:
             DamagedLog: when one cannot be read.

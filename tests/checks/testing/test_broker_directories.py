@@ -81,7 +81,7 @@ def run_transactions(port: int, topics: list[str]) -> None:
 
 
 def readable(port: int) -> Message:
-    """What a reader of committed data is given of "t", once a broker leads it and no transaction is open."""
+    """The answer to a fetch of committed data from "t", once a broker leads it and no transaction is open."""
     part = {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1 << 20}
     topics = [{"Topic": "t", "Partitions": [part]}]
     row = {"ReplicaId": -1, "MaxWaitMs": 100, "MinBytes": 1, "IsolationLevel": 1, "Topics": topics}

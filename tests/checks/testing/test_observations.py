@@ -62,7 +62,7 @@ def write(broker: InProcessBroker, topic: str, *records: Record) -> None:
 
 
 def observed_of(broker: InProcessBroker) -> Observed:
-    """What the history and the logs show of the application."""
+    """The observations of the application, from the history and the logs of the broker."""
     events, data = list(read_history(broker.folder / HISTORY)), broker.folder / DATA
     identified = exactly_once.identify(find_logs(data), ASKED)
     return broker.call(lambda server: Observed.of(server.cluster, ASKED, identified, events, data, ()))
