@@ -57,6 +57,7 @@ from kafka_eos_checks.traces.clients import (
     without,
 )
 from kafka_eos_checks.traces.coordinators import (
+    LEAVES_OUT,
     Recorded,
     UnreadableLog,
     coordinator_model,
@@ -109,13 +110,15 @@ With each run, copies of one or two of its traces are judged too, each with one 
 commit is completed as an abort"). A copy has to be rejected at the fault. If the trace itself is rejected, its copies
 show nothing and have no verdict. A marker that its coordinator sent again, because no answer came, counts once.
 
-If the logs of a transaction's partition are not given, its transactional id is not judged: the markers there are taken
-for written. A log that was compacted, or whose first segments were deleted, is judged from where it lacks nothing: a
-transactional id from its last record before that offset, a partition by its batches and markers from there on. The
-verdict on the logs names them, and is not green. Up to the epoch of that record, markers of version 1 may be of earlier
-transactions, so that one that is wrong or missing among them is not noticed. A partition of a history is not judged if
-it has other batches, too, or if its events are no requests with one answer each. The verdict names the file, the run
-and the event. Other partitions and runs are judged all the same.
+If the logs of a transaction's partition are not given, its transactional id is not judged: the markers there are
+taken for written. A log that was compacted, or whose first segments were deleted, is judged from where it lacks
+nothing: a transactional id from its last record before that offset, a partition by its batches and markers from there
+on. The verdict on the logs names them, and is not green. Markers of clients of version 1, which tell no transaction,
+are matched with the decisions by their order, from the last one on. One that says abort instead of commit is noticed.
+One that is missing may not be: an earlier one of the same decision takes its place. With --kafka the order is not
+judged, because those releases may leave markers out. A partition of a history is not judged if it has other batches,
+too, or if its events are no requests with one answer each. The verdict names the file, the run and the event. Other
+partitions and runs are judged all the same.
 
 exit codes: 0 all accepted, 1 a trace is rejected or a log is damaged, 2 the input or the call cannot be used,
   3 nothing is rejected, but something could not be judged (0 with --allow-unjudged)
@@ -259,10 +262,9 @@ def _coordinators(
 ) -> Iterator[Verdict]:
     """The verdicts on coordinators' logs, and on copies with a fault."""
     counts = {"transactions": logs.transactions, "markers": sum(map(len, logs.markers.values()))}
-    traces, wrong = (
-        coordinator_traces(logs),
-        coordinators_spoiled(logs, leaves_out="MarkersWithoutLeader" in base.overrides),
-    )
+    leaves_out = LEAVES_OUT in base.overrides
+    traces = coordinator_traces(logs, leaves_out=leaves_out)
+    wrong = coordinators_spoiled(logs, leaves_out=leaves_out)
     if not traces:
         return
     model = coordinator_model(base, [*traces, *(trace for trace, _ in wrong.values())], versions=versions)

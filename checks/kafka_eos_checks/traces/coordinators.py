@@ -18,8 +18,8 @@ none (a tombstone)              ExpireTransactionalId
 
 A log that was compacted lacks its first records. Then a trace begins in the state of the last record before the place
 from which on none is missing; that record is not judged, and markers up to its epoch may be of earlier transactions.
-The markers of a partition whose first batches are gone are taken for written, up to the first one that is there; if
-several transactions have the same producer id, epoch and decision, the markers that are there are those of the last.
+The markers of a partition whose first batches are gone are taken for written, up to the first one that is there. Which
+marker is of which decision is told by :mod:`kafka_eos_checks.traces.markers`.
 
 Each ends in AppendIsReplicated, after which the durable record must equal the record read from the log. If the next
 record follows from the state before a record, and not from the record, the coordinator gave the record's append up: it
@@ -31,7 +31,7 @@ refuses.
 Kafka: TransactionLogValue, TransactionStateManager, EndTransactionMarker
 """
 
-from collections import Counter, defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -63,10 +63,20 @@ from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
 from kafka_eos_checks.audit.rules.coordinator import COMPLETED, PREPARED
 from kafka_eos_checks.models.registry import Model
 from kafka_eos_checks.tla.values import format_value
+from kafka_eos_checks.traces.markers import (
+    Decided,
+    MarkersOf,
+    Matched,
+    WrittenBatch,
+    WrittenMarker,
+    matched,
+    with_repeats,
+)
 from kafka_eos_checks.traces.transitions import Transition, is_late, name_of, open_ms, transition_of
 from kafka_eos_checks.traces.validation import NOTHING, Candidate, Trace, TraceStep
 
 MAX_EPOCH = 32767
+LEAVES_OUT = "MarkersWithoutLeader"  # the rule by which a coordinator leaves a marker out, see spec/releases.toml
 REPLICATED, GIVEN_UP = Candidate("AppendIsReplicated"), Candidate("AppendTimesOut")
 NOBODY = Candidate("HandleInitProducerId", (NO_PRODUCER_ID, NO_EPOCH))
 
@@ -105,26 +115,6 @@ class ToldRecord(NamedTuple):
     told: Transition | None
 
 
-class WrittenMarker(NamedTuple):
-    """A control batch of a partition."""
-
-    producer_id: int
-    epoch: int
-    decision: ControlType
-    coordinator_epoch: int
-    offset: int
-    again: bool = False  # whether it may repeat the marker before it: no entry of its producer lies between
-
-
-class WrittenBatch(NamedTuple):
-    """A batch of a producer in a partition; ``kind`` is "transactional" or "plain"."""
-
-    producer_id: int
-    epoch: int
-    kind: str
-    offset: int
-
-
 Observed = tuple[tuple[str, SpecValue], ...]  # places and the values seen there
 
 Entries = Mapping[str, list[WrittenBatch | WrittenMarker]]
@@ -149,7 +139,7 @@ class Recorded:
     @property
     def markers(self) -> dict[str, list[WrittenMarker]]:
         """The control batches, by partition, in log order; markers that may be repetitions are flagged."""
-        return {name: list(_with_repeats(rows, is_cut=name in self.begins)) for name, rows in self.entries.items()}
+        return {name: list(with_repeats(rows, is_cut=name in self.begins)) for name, rows in self.entries.items()}
 
     @property
     def transactions(self) -> int:
@@ -168,25 +158,6 @@ class Recorded:
     def _all_records(self) -> Iterator[StateRecord]:
         for records in self.records.values():
             yield from records
-
-
-def _with_repeats(rows: Iterable[WrittenBatch | WrittenMarker], *, is_cut: bool) -> Iterator[WrittenMarker]:
-    """The control batches of a partition's entries; markers that may be repetitions are flagged.
-
-    A coordinator that gets no answer sends a marker again, and a leader may write it again. A repetition has the epoch,
-    the decision and the coordinator epoch of its producer's previous entry. So may the marker of a next transaction
-    that wrote nothing. The previous entry may be gone if the partition's first batches are (``is_cut``).
-
-    Kafka: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler
-    """
-    before: dict[int, WrittenBatch | WrittenMarker] = {}
-    for row in rows:
-        last = before.get(row.producer_id)
-        if isinstance(row, WrittenMarker):
-            yield row._replace(
-                again=is_cut if last is None else isinstance(last, WrittenMarker) and last[:4] == row[:4]
-            )
-        before[row.producer_id] = row
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -311,61 +282,6 @@ def expired(recorded: Recorded) -> Iterator[Age]:
 # --- records and markers as steps --------------------------------------------------------------------------------
 
 
-class MarkersOf:
-    """The markers of a transactional id's producers that no step has used yet.
-
-    A marker is found by its transaction's producer id, epoch and decision, and is used once, in the order of the
-    partition's log. Markers that may be repetitions come last: they belong to a transaction that wrote nothing, or to
-    none.
-    """
-
-    def __init__(self, markers: Iterable[tuple[str, WrittenMarker]]) -> None:
-        """Take markers with their partitions; the markers of each partition are in log order."""
-        self._by_transaction: dict[tuple[str, int, int, ControlType], dict[int, deque[WrittenMarker]]] = {}
-        for name, marker in markers:
-            own = self._by_transaction.setdefault((name, *marker[:3]), {})
-            own.setdefault(marker.coordinator_epoch, deque()).append(marker)
-        for own in self._by_transaction.values():
-            for reign, found in own.items():
-                own[reign] = deque(sorted(found, key=lambda marker: marker.again))
-
-    def reigns(self, name: str, prepared: Transition, since: int, until: int | None) -> list[int]:
-        """The coordinator epochs of a partition's markers of a decision, from ``since`` up to ``until`` (None: all)."""
-        own = self._of(name, prepared)
-        return [reign for reign, left in own.items() if left and since <= reign and (until is None or reign <= until)]
-
-    def take(self, name: str, prepared: Transition, reign: int) -> WrittenMarker | None:
-        """The first unused marker of a decision on a partition by a coordinator; None if there is none."""
-        left = self._of(name, prepared).get(reign)
-        return left.popleft() if left else None
-
-    def counts(self) -> "Counter[_Decision]":
-        """The number of unused markers that are no repetitions, by what they tell."""
-        return Counter(
-            (*key, reign)
-            for key, own in self._by_transaction.items()
-            for reign, left in own.items()
-            for marker in left
-            if not marker.again
-        )
-
-    def left(self) -> list[tuple[str, WrittenMarker]]:
-        """The unused markers that are no repetitions, by partition and in log order."""
-        every = [(key[0], m) for key, own in self._by_transaction.items() for left in own.values() for m in left]
-        return sorted((row for row in every if not row[1].again), key=lambda row: (row[0], row[1].offset))
-
-    def _of(self, name: str, prepared: Transition) -> dict[int, deque[WrittenMarker]]:
-        decision = PREPARED[prepared.state]
-        return self._by_transaction.get((name, prepared.producer_id, prepared.epoch, decision), {})
-
-
-_Decision = tuple[str, int, int, ControlType, int]  # what a marker tells, with its partition
-
-
-def _decision(name: str, prepared: Transition, reign: int) -> _Decision:
-    return name, prepared.producer_id, prepared.epoch, PREPARED[prepared.state], reign
-
-
 @dataclass(slots=True)
 class _Steps:
     """The trace of one transactional id while it is built.
@@ -373,14 +289,13 @@ class _Steps:
     Attributes:
         markers: the markers of its producers that no step has used yet.
         absent: partitions whose logs are not there; their markers are taken for written.
-        cut: partitions whose first batches are gone; their markers are taken for written up to the first that is there.
-        given: the record in whose state the trace begins.
-        gone: by partition and decision, the number of the first such markers that are gone, see :meth:`count_gone`.
-        excused: the partitions whose marker of the latest decision is gone.
+        assumed: partitions with the offsets of decisions whose markers there are taken for written.
+        missing: the same of decisions whose markers are missing there.
         names: partition -> its name in the steps; None to use its own name. The names start again with each
             transaction, so that transactions of the same form have the same steps.
         steps: the steps of the latest record.
         last: the previous record.
+        at: its offset.
         former: the producer id and epoch before the present ones: who presents them is given the present ones again.
         since: the leader epoch of that record: no older coordinator writes markers for it.
         reign: the present leader epoch of the log's partition, -1 before the first record.
@@ -389,13 +304,12 @@ class _Steps:
 
     markers: MarkersOf
     absent: Container[str] = ()
-    cut: Collection[str] = ()
-    given: Transition | None = None
-    gone: Counter[_Decision] = field(default_factory=Counter)
-    excused: set[str] = field(default_factory=set)
+    assumed: set[tuple[str, int]] = field(default_factory=set)
+    missing: set[tuple[str, int]] = field(default_factory=set)
     names: dict[str, str] | None = None
     steps: list[TraceStep] = field(default_factory=list)
     last: Transition | None = None
+    at: int = -1
     former: tuple[int, int] = (NO_PRODUCER_ID, NO_EPOCH)
     since: int = -1
     reign: int = -1
@@ -432,13 +346,13 @@ class _Steps:
             self.take((REPLICATED,), (("durable.state", "DEAD"),), text)
         else:
             for name in sorted(unmarked):
-                step = _marks if name in self.absent or name in self.excused else _leaves_out
+                step = _marks if name in self.absent or (name, self.at) in self.assumed else _leaves_out
                 self.take(step(self.name(name)), text=text)
             self.begin(told, text)
             self.take((REPLICATED,), self.observed(told), text)
         if self.names and (told is None or not told.partitions):
             self.names.clear()
-        self.last, self.since = told, record.leader_epoch
+        self.last, self.at, self.since = told, record.offset, record.leader_epoch
 
     def give_up(self, record: ToldRecord) -> None:
         """Add the steps of a record whose append was given up: the coordinator is where it was before them."""
@@ -504,11 +418,8 @@ class _Steps:
         """
         if prepared.state not in PREPARED:
             return frozenset()
-        self.excused = set()
-        if until is not None:
-            self.excused = {name for name in prepared.partitions if self.gone[_decision(name, prepared, until)] > 0}
-            self.gone.subtract(_decision(name, prepared, until) for name in self.excused)
-        partitions = sorted(prepared.partitions - self.excused)
+        passed = self.assumed | self.missing if self.missing else self.assumed
+        partitions = sorted(name for name in prepared.partitions if (name, self.at) not in passed)
         marked: dict[str, int] = {}
         reigns = {reign for name in partitions for reign in self.markers.reigns(name, prepared, self.since, until)}
         for reign in sorted(reigns):
@@ -521,46 +432,18 @@ class _Steps:
                     self.take(_marks(self.name(name)), text=text)
         return frozenset(name for name in prepared.partitions if marked.get(name) != until)
 
-    def count_gone(self, records: Iterable[ToldRecord]) -> None:
-        """Count the markers that are gone: of each producer in each partition, those before the first that is there.
-
-        Of decisions that have the same markers, the first ones lack theirs.
-        """
-        ended = [
-            (name, _decision(name, before.told, after.leader_epoch))
-            for before, after in pairwise(records)
-            if before.told is not None and before.told.state in PREPARED
-            if after.told is not None and after.told.state in COMPLETED
-            for name in sorted(before.told.partitions)
-            if name in self.cut
-        ]
-        lacking = Counter(decision for _, decision in ended)
-        lacking.subtract(self.markers.counts())
-        met: set[str] = set()
-        for name, decision in ended:
-            if name not in met and lacking[decision] > self.gone[decision]:
-                self.gone[decision] += 1
-            else:
-                met.add(name)
-
     def finish(self) -> None:
         """Add the markers of a transaction that is still being completed, and those that no transaction explains."""
         if self.last is not None:
             self.mark(self.last, None)
         for name, marker in self.markers.left():
-            if marker.producer_id in self.ids and not self.is_earlier(name, marker):
+            if marker.producer_id in self.ids:
                 self.take(_marks(self.name(name)), text=f"{_marker_text(name, marker)}, of no transaction")
-
-    def is_earlier(self, name: str, marker: WrittenMarker) -> bool:
-        """Whether a marker may be of a transaction before those of the trace, or of one whose marker counts as gone."""
-        given = self.given
-        is_before = given is not None and marker.producer_id == given.producer_id and marker.epoch <= given.epoch
-        return is_before or (name, *marker[:4]) in self.gone
 
     def begin_after(self, record: ToldRecord) -> None:
         """Begin in the state of a record, see :func:`starts_of`."""
-        self.last, self.since, self.reign = record.told, record.leader_epoch, record.leader_epoch
-        self.given = record.told
+        self.last, self.at = record.told, record.offset
+        self.since = self.reign = record.leader_epoch
         if record.told is not None:
             _name_all(record.told, self.number, self.name)
             self.former = self.number(record.told.producer_id), record.told.epoch - 1
@@ -688,6 +571,7 @@ def steps_of(
     *,
     cut: Collection[str] = (),
     given: ToldRecord | None = None,
+    leaves_out: bool = False,
     rename: bool = False,
 ) -> Iterator[TraceStep]:
     """The trace of one transactional id.
@@ -698,15 +582,19 @@ def steps_of(
         absent: partitions whose logs are not there; their markers are taken for written.
         cut: partitions whose first batches are gone; their markers are taken for written up to the first that is there.
         given: the record in whose state the trace begins, see :func:`split_given`.
+        leaves_out: whether the coordinator may leave the marker of a partition without a leader out, as Kafka 4.3 does.
+            Then the order of markers tells nothing, and those that are gone may as well have been left out.
         rename: name partitions by their number in their transaction, and leave out the texts. The coordinator treats
             all partitions alike, so the verdict is the same, and a judge that remembers steps sees the same steps
             again.
     """
-    built = _Steps(MarkersOf(markers), absent, cut, names={} if rename else None)
+    order = _compared(records, markers, absent, cut=cut, given=given, leaves_out=leaves_out)
+    own = ((name, marker) for name, found in order.items() for marker in found.markers)
+    built = _Steps(MarkersOf(own), absent, names={} if rename else None)
+    built.assumed = {(name, offset) for name, found in order.items() for offset in found.assumed}
+    built.missing = {(name, offset) for name, found in order.items() for offset in found.missing}
     if given is not None:
         built.begin_after(given)
-    if cut:
-        built.count_gone(records if given is None else (given, *records))
     for record, following in pairwise(chain(records, (None,))):
         assert record is not None, "only the last one has none after it"
         if _is_left(record, following):
@@ -717,6 +605,45 @@ def steps_of(
         built.steps.clear()
     built.finish()
     yield from built.steps
+
+
+def _compared(
+    records: Sequence[ToldRecord],
+    markers: Iterable[tuple[str, WrittenMarker]],
+    absent: Container[str],
+    *,
+    cut: Collection[str],
+    given: ToldRecord | None,
+    leaves_out: bool,
+) -> dict[str, Matched]:
+    """By partition its markers, compared with the decisions about it; see :func:`steps_of` for the arguments."""
+    there: dict[str, list[WrittenMarker]] = defaultdict(list)
+    for name, marker in markers:
+        there[name].append(marker)
+    first = None if given is None else given.told
+    if leaves_out:
+        return {name: Matched(own if first is None else _maybe_earlier(own, first)) for name, own in there.items()}
+    decided: dict[str, list[Decided]] = defaultdict(list)
+    for before, after in pairwise((*(() if given is None else (given,)), *records, None)):
+        if before is None or before.told is None or before.told.state not in PREPARED:
+            continue
+        is_complete = after is not None and after.told is not None and after.told.state in COMPLETED
+        if is_complete or after is None:
+            key = (before.told.producer_id, before.told.epoch, PREPARED[before.told.state])
+            decision = Decided(before.offset, key, is_complete)
+            for name in before.told.partitions:
+                decided[name].append(decision)
+    return {
+        name: matched(decided.get(name, ()), there[name], given=first, is_cut=name in cut)
+        for name in sorted(there.keys() | decided.keys())
+        if name not in absent
+    }
+
+
+def _maybe_earlier(markers: Iterable[WrittenMarker], given: Transition) -> list[WrittenMarker]:
+    """The markers; those that may be of transactions before a record need not be of one after it."""
+    own = (given.producer_id, given.epoch)
+    return [m._replace(again=True) if m.producer_id == own[0] and m.epoch <= own[1] else m for m in markers]
 
 
 def _is_left(record: ToldRecord, following: ToldRecord | None) -> bool:
@@ -752,10 +679,14 @@ def told(record: StateRecord) -> ToldRecord:
     return ToldRecord(record.leader_epoch, record.offset, None if value is None else transition_of(value))
 
 
-def coordinator_traces(recorded: Recorded) -> list[Trace]:
+def coordinator_traces(recorded: Recorded, *, leaves_out: bool = False) -> list[Trace]:
     """A trace for each transactional id; the markers of partitions that are not there are taken for written.
 
     A transactional id has none if nothing follows the record in whose state its trace begins.
+
+    Args:
+        recorded: the logs.
+        leaves_out: as for :func:`steps_of`.
     """
     traces, absent = [], recorded.absent
     of_producer: dict[int, list[tuple[str, WrittenMarker]]] = defaultdict(list)
@@ -767,7 +698,8 @@ def coordinator_traces(recorded: Recorded) -> list[Trace]:
         mine = {row.value.producer_id for row in records if row.value is not None}
         markers = (row for producer_id in sorted(mine) for row in of_producer.get(producer_id, ()))
         given, rest = split_given(list(map(told, records)), given=transactional_id in recorded.given)
-        steps = steps_of(rest, markers, absent[transactional_id], cut=recorded.begins, given=given)
+        without = absent[transactional_id]
+        steps = steps_of(rest, markers, without, cut=recorded.begins, given=given, leaves_out=leaves_out)
         trace = Trace(transactional_id, tuple(steps), starts_of(given))
         if trace.steps or given is None:
             traces.append(trace)
@@ -900,15 +832,17 @@ def spoiled(recorded: Recorded, *, leaves_out: bool = False) -> dict[str, tuple[
     name = min(map(name_of, before.partitions()))
 
     def trace(changed: list[StateRecord] = records, entries: Entries = recorded.entries) -> Trace:
-        (found,) = coordinator_traces(replace(recorded, records={transactional_id: changed}, entries=entries))
+        only = replace(recorded, records={transactional_id: changed}, entries=entries)
+        (found,) = coordinator_traces(only, leaves_out=leaves_out)
         return found
 
     def with_record(offset: int, **fields: object) -> list[StateRecord]:
         return [row._replace(value=_changed(row.value, fields)) if row.offset == offset else row for row in records]
 
     def with_marker(change: Callable[[WrittenMarker], list[WrittenMarker]]) -> Entries:
-        mine = [m for m in recorded.markers[name] if m.producer_id in own and m.epoch == before.producer_epoch]
-        last = [marker for marker in mine if not marker.again][-1]
+        told = (before.producer_epoch, ControlType.COMMIT)
+        mine = [m for m in recorded.markers[name] if m.producer_id in own and m[1:3] == told]
+        last = [marker for marker in mine if not marker.again][-1]._replace(joined=False)
         entries = recorded.entries[name]
         at = entries.index(last)
         without_repeats = [row for row in entries[at:] if row[:4] != last[:4]]

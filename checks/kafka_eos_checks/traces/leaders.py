@@ -25,7 +25,8 @@ from kafka_eos.machines.transactional_partition import (
 from kafka_eos_checks.audit.rules.coordinator import PREPARED
 from kafka_eos_checks.models.registry import Model
 from kafka_eos_checks.tla.values import format_value
-from kafka_eos_checks.traces.coordinators import MAX_EPOCH, Recorded, WrittenBatch, WrittenMarker
+from kafka_eos_checks.traces.coordinators import MAX_EPOCH, Recorded
+from kafka_eos_checks.traces.markers import WrittenBatch, WrittenMarker
 from kafka_eos_checks.traces.transitions import version_of
 from kafka_eos_checks.traces.validation import Candidate, Trace, TraceStep
 

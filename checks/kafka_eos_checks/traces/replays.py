@@ -17,7 +17,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,10 +44,9 @@ from kafka_eos_checks.traces.clients import (
     without,
 )
 from kafka_eos_checks.traces.coordinators import (
+    LEAVES_OUT,
     CoordinatorOfTraces,
     ToldRecord,
-    WrittenBatch,
-    WrittenMarker,
     absent_partitions,
     coordinator_constants,
     since,
@@ -63,6 +62,7 @@ from kafka_eos_checks.traces.leaders import (
     leader_trace,
     wordless_step,
 )
+from kafka_eos_checks.traces.markers import WrittenBatch, WrittenMarker
 from kafka_eos_checks.traces.scan import (
     CLIENT,
     COORDINATOR,
@@ -147,14 +147,16 @@ class _CoordinatorJudge:
         """The verdict on a transactional id; None if nothing follows the record in whose state its trace begins."""
         absent = absent_partitions(records, here)
         given, rest = split_given(since(records, begin), given=begin > 0)
-        steps = steps_of(rest, markers, absent, cut=cut, given=given, rename=True)
-        position, taken = self.remembering.first_rejected(steps, starts_of(given, rename=True))
+        steps = partial(
+            steps_of, rest, markers, absent, cut=cut, given=given, leaves_out=LEAVES_OUT in dict(self.rules.overrides)
+        )
+        position, taken = self.remembering.first_rejected(steps(rename=True), starts_of(given, rename=True))
         if not taken and begin:
             return None
         if position is None:
             found = _verdict(COORDINATOR, name, taken, None, "")
             return found if not absent else {**found, "accepted": None, **_unjudged(without(name, absent))}
-        trace = Trace(name, tuple(steps_of(rest, markers, absent, cut=cut, given=given)), starts_of(given))
+        trace = Trace(name, tuple(steps()), starts_of(given))
         index, explanation = replayed(self.machine, coordinator_constants(self.rules.versions, trace), trace)
         assert index == position, f"{name}: rejected at {index} and, by a judge that remembers, at {position}"
         return _verdict(COORDINATOR, name, taken, position, explanation)
@@ -336,19 +338,20 @@ def _from(slices: "Sequence[pa.RecordBatch]", begin: int) -> "list[pa.RecordBatc
 
 
 def _markers_of(slices: "Sequence[pa.RecordBatch]", *, is_cut: bool = False) -> "Iterator[pa.RecordBatch]":
-    """The markers among a producer's entries in a partition; ``version`` is 1 for a marker that may be a repetition.
+    """The markers among a producer's entries in a partition; ``version`` is 1 if joined, 2 for a repetition.
 
-    :class:`kafka_eos_checks.traces.coordinators.Recorded` flags the same markers.
+    :func:`kafka_eos_checks.traces.markers.with_repeats` flags the same markers.
     """
     import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
 
     last = np.full((3, 1), -1, dtype=np.int64)
     for number, batch in enumerate(slices):
         told = np.stack([batch[name].to_numpy() for name in ("code", "epoch", "leader_epoch")])
-        again = (told == np.concatenate([last, told[:, :-1]], axis=1)).all(axis=0)
-        again[0] |= is_cut and not number
+        same = told == np.concatenate([last, told[:, :-1]], axis=1)
+        same[:, 0] |= is_cut and not number
         last = told[:, -1:]
-        marked = _with_column(batch, "version", pa.array(again.astype(np.int64)))
+        joined = same[:-1].all(axis=0)
+        marked = _with_column(batch, "version", pa.array(joined.astype(np.int64) + (joined & same[-1])))
         yield marked.filter(pa.array(np.isin(told[0], sorted(MARKERS))))
 
 
@@ -458,8 +461,8 @@ def by_trace(
             else:
                 rows = _lists(own, "log", "producer_id", "epoch", "code", "leader_epoch", "offset", "version")
                 markers += [
-                    (log, WrittenMarker(producer_id, epoch, MARKERS[code], reign, offset, bool(again)))
-                    for log, producer_id, epoch, code, reign, offset, again in rows
+                    (log, WrittenMarker(producer_id, epoch, MARKERS[code], reign, offset, joined > 0, joined > 1))
+                    for log, producer_id, epoch, code, reign, offset, joined in rows
                 ]
         if records:
             found = judge.verdict(name, records, markers, here[source], begin=begin, cut=cut[source])

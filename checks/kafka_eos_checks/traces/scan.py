@@ -14,8 +14,8 @@ name       transactional id                                               file o
 log        partition, as its folder       partition                       topic-partition
 offset     of the record                  of the batch
 code                                      :data:`MARKERS`, batches
-version    of a client that ends a        1 for a marker that may have
-           transaction                    been sent again
+version    of a client that ends a        1 for a marker that is joined
+           transaction                    to another, 2 for a repetition
 epochs     the log's leader epoch         a marker's coordinator epoch
 value      of the record                                                  the event's line
 =========  =============================  ==============================  ======================

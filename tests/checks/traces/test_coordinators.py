@@ -48,8 +48,8 @@ def recorded(
 
 
 def judge(logs: Recorded, versions: frozenset[int] = TWO, release: str = "") -> Judgement:
-    (trace,) = coordinators.coordinator_traces(logs)
     base = command.models_of(Registry(), release).coordinators
+    (trace,) = coordinators.coordinator_traces(logs, leaves_out=coordinators.LEAVES_OUT in base.overrides)
     model = coordinators.coordinator_model(base, [trace], versions=versions)
     return replay(model, mutated(TransactionCoordinator, base.overrides), trace)
 

@@ -919,16 +919,16 @@ def test_rows_that_are_not_sorted_are_an_error() -> None:
 
 
 def test_a_marker_that_repeats_the_last_one_of_the_rows_before_is_flagged() -> None:
-    def rows(*codes: int) -> Any:
-        reigns = [2 if code == COMMIT_MARKER else -1 for code in codes]
+    def rows(*codes: int, reign: int = 2) -> Any:
+        reigns = [reign if code == COMMIT_MARKER else -1 for code in codes]
         return batch_of({"code": codes, "epoch": [0] * len(codes), "leader_epoch": reigns}, len(codes))
 
     data, commit = TRANSACTIONAL_BATCH, COMMIT_MARKER
-    slices = [rows(data, commit), rows(commit, commit, data), rows(commit), rows(commit)]
+    slices = [rows(data, commit), rows(commit, commit, data), rows(commit), rows(commit), rows(commit, reign=3)]
     flags = [row["version"] for found in replays._markers_of(slices) for row in rows_of(found)]
-    assert flags == [0, 1, 1, 0, 1]
+    assert flags == [0, 2, 2, 0, 2, 1]
     first = [row["version"] for found in replays._markers_of([rows(commit)], is_cut=True) for row in rows_of(found)]
-    assert first == [1], "the entry before it may be gone"
+    assert first == [2], "the entry before it may be gone"
     later = [row["version"] for found in replays._markers_of(slices, is_cut=True) for row in rows_of(found)]
     assert later == flags
 
