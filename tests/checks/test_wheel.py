@@ -195,6 +195,7 @@ NEED = {
     ),
     "kafka-eos check impact AcceptsUnknownProducer": ("", CLONES),
     "kafka-eos check traces": ("", CLONES),
+    "kafka-eos check traces FOLDER --alone": ("check traces copy --alone", EXTRA.format("spark")),
     "kafka-eos check traces FOLDER": ("check traces --only told", TLC),
     "kafka-eos check traces PATH… --kafka 4.3": ("check traces example:violations --kafka 4.3", TLC),
     "kafka-eos check traces PATH… --spark": ("check traces copy --spark", EXTRA.format("spark")),

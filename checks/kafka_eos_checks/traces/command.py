@@ -520,6 +520,15 @@ def _advised(registry: Registry, verdicts: Iterable[Verdict]) -> Iterator[Verdic
         )
 
 
+def _judged_by(release: str, *, by_tlc: bool) -> str:
+    """The sentence that says by which rules the paths were judged, and by what."""
+    judges = "TLC and the Python reference" if by_tlc else "the Python reference without TLC"
+    if release:
+        return f"judged by {judges}, by the rules of Kafka {release} as it ships"
+    others = "--kafka RELEASE judges by those of a release as it ships"
+    return f"judged by {judges}, by the repaired rules of the spec; {others}"
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run ``traces``."""
     replays = arguments.spark or arguments.alone
@@ -556,8 +565,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.paths and not arguments.kafka:
         verdicts = list(_advised(registry, verdicts))
     print_verdicts(verdicts, "traces")
-    for title in dict.fromkeys(verdict.title for verdict in verdicts if verdict.title == JUDGED_BY):
-        answer_console.print(f"\n{title}", markup=False, highlight=False, soft_wrap=True)
+    if arguments.paths:
+        said = [_judged_by(arguments.kafka, by_tlc=not replays)]
+        said += dict.fromkeys(verdict.title for verdict in verdicts if verdict.title == JUDGED_BY)
+        answer_console.print("", *said, sep="\n", markup=False, highlight=False, soft_wrap=True)
     if arguments.json:
         write_verdicts(arguments.json, verdicts)
     return exit_code(verdicts, arguments.allow_unjudged)

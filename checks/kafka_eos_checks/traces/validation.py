@@ -624,7 +624,7 @@ def trace_verdicts(
     verdicts += [
         Verdict(
             check="trace",
-            name=f"{name} {judgement.trace}",
+            name=f"{name}, copy with a fault: {judgement.trace}",
             expected=_words(bad[judgement.trace]),
             found=judgement.found + _alone([judgement]),
             ok=judgement.found == _words(bad[judgement.trace]),
@@ -636,7 +636,13 @@ def trace_verdicts(
     ]
     missing = sorted(bad.keys() - {judgement.trace for judgement in judgements})
     verdicts += [
-        Verdict(check="trace", name=f"{name} {trace}", expected=_words(bad[trace]), found="no such trace", ok=False)
+        Verdict(
+            check="trace",
+            name=f"{name}, copy with a fault: {trace}",
+            expected=_words(bad[trace]),
+            found="no such trace",
+            ok=False,
+        )
         for trace in missing
     ]
     return verdicts
@@ -648,7 +654,7 @@ def _alone(judgements: Sequence[Judgement]) -> str:
     if not alone:
         return ""
     which = "" if len(judgements) == 1 else f"{len(alone)} of {len(judgements)} "
-    return f"; {which}judged by the reference alone: {alone[0]}"
+    return f"; {which}judged by the reference, not by TLC: {alone[0]}"
 
 
 # --- traces of a partition's leader ------------------------------------------------------------------------------

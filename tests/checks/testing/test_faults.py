@@ -137,7 +137,7 @@ def test_tlc_also_accepts_a_run_under_faults_as_a_behaviour_of_the_spec(
     assert main(["check", "traces", *told, "--allow-unjudged", "other-batches"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.count("all accepted") == 3  # coordinators, leaders, partitions
-    assert "coordinators of data a marker is missing rejected at event" in said
+    assert "coordinators of data, copy with a fault: a marker is missing rejected at event" in said
 
 
 def test_a_directory_without_transactions_is_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

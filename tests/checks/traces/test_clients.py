@@ -212,6 +212,7 @@ def test_rules_of_a_release_accept_its_finding_and_the_repaired_ones_name_it(
     assert "next: --kafka 4.3 judges by the rules of Kafka 4.3 as it ships" in said
     assert "retry-refused-after-restart" in said
     assert cli.main([*call, "--kafka", "4.3"]) == 0
+    assert "by the rules of Kafka 4.3 as it ships\n" in capsys.readouterr().out
     assert cli.main([*call, "--kafka", "1.0"]) == 2
     assert "1.0" in capsys.readouterr().err
 

@@ -22,7 +22,7 @@ from kafka_eos_checks.traces.clients import verdict_on_logs
 from kafka_eos_checks.traces.coordinators import Recorded, ToldRecord, WrittenBatch, WrittenMarker
 from kafka_eos_checks.traces.replays import in_process
 from kafka_eos_checks.traces.scan import pieces_of
-from kafka_eos_checks.traces.validation import validate
+from kafka_eos_checks.traces.validation import RememberingJudge, validate
 
 from .cut_logs import cut_logs
 from .test_coordinators import judge, recorded, value
@@ -407,3 +407,31 @@ def test_ids_with_their_last_record_only_are_left_out_beside_others(tmp_path: Pa
     first, logs = read_verdicts(answer)
     assert (first.figures["traces"], first.standing) == (1, Standing.OK)
     assert logs.found == f"all readable; judged from where it lacks nothing: {TOPIC}-0 at offset 8"
+
+
+def test_inverted_markers_of_a_cluster_that_was_compacted_and_retained_are_noticed(tmp_path: Path) -> None:
+    sizes = ["--transactions", "200", "--clients", "10", "--batches", "1500", "--partitions", "2"]
+    cuts = ["--retain-bytes", "60000", "--segment-bytes", "20000", "--compacted", "--version-2", "0"]
+    assert cli.main(["lab", "generate", str(tmp_path / "made"), *sizes, *cuts]) == 0
+    logs = coordinators.read_recorded(tmp_path / "made" / "brokers")
+    owners = {row.value.producer_id: name for name, rows in logs.records.items() for row in rows if row.value}
+    assert rejected_in(logs) == set()
+    inverted = noticed = 0
+    for name in ("generated-0", "generated-1"):
+        for place, entry in enumerate(logs.entries[name]):
+            if not isinstance(entry, WrittenMarker) or place % 3:
+                continue
+            other = entry._replace(decision=ABORT if entry.decision is COMMIT else COMMIT)
+            entries = [*logs.entries[name][:place], other, *logs.entries[name][place + 1 :]]
+            one = {owners[entry.producer_id]: logs.records[owners[entry.producer_id]]}
+            inverted += 1
+            noticed += bool(rejected_in(replace(logs, records=one, entries={**logs.entries, name: entries})))
+    assert (logs.begins.keys() >= {"generated-0", "generated-1", f"{TOPIC}-0"}, inverted > 40) == (True, True)
+    assert noticed >= inverted - 1, "one that is repeated may be of a transaction without data"
+
+
+def rejected_in(logs: Recorded) -> set[str]:
+    """The transactional ids whose traces the reference rejects."""
+    judge_of = RememberingJudge(coordinators.CoordinatorOfTraces, coordinators.coordinator_constants(frozenset({1, 2})))
+    traces = coordinators.coordinator_traces(logs)
+    return {trace.name for trace in traces if judge_of.first_rejected(trace.steps, trace.starts)[0] is not None}

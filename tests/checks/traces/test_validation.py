@@ -236,7 +236,7 @@ def test_a_trace_that_is_too_long_for_tlc_is_judged_by_the_reference_and_the_ver
     every = [GOOD, short, *(trace for trace, _ in bad.values())]
     verdicts = trace_verdicts("counter", model, machine, every, expected={name: at for name, (_, at) in bad.items()})
     assert set(asked) == {"short", "event deleted"}
-    reason = "judged by the reference alone: 6 steps: too long for TLC (limit 5)"
+    reason = "judged by the reference, not by TLC: 6 steps: too long for TLC (limit 5)"
     assert [(verdict.ok, verdict.found) for verdict in verdicts] == [
         (True, f"all accepted; 1 of 2 {reason}"),
         (True, "rejected at event 2"),
