@@ -14,7 +14,7 @@ the marker of the next transaction, if that transaction has this decision and no
 ``torn transaction``
     A transaction whose markers say COMMIT on one partition and ABORT on another, or both on one. Without the
     coordinator's log it is found only in transaction version 2: a COMMIT and an ABORT of the same epoch that each end
-    data of the epoch before.
+    data of the epoch before; or a COMMIT that does, and a later ABORT, by hand, that has the epoch of these data.
 
     Or a transaction that is complete, and whose marker a partition does not have. By the protocol the coordinator
     writes COMPLETE only after each partition has its marker. So the partition has lost it, and what came with it. Or
@@ -912,14 +912,33 @@ def _without_transaction(unmatched: Unmatched) -> Finding:
 
 
 def torn_by_epoch(matching: Matching) -> Iterator[Finding]:
-    """Find torn transactions among the markers that could not be matched, by epoch only."""
+    """Find torn transactions among the markers that could not be matched, by epoch only.
+
+    A COMMIT of the epoch after its data's is of transaction version 2, where the epoch of the data names the
+    transaction. An ABORT of the data's own epoch that comes after it is not of the coordinator, which uses the next
+    epoch by then: somebody aborted by hand what the coordinator has committed.
+    """
     by_epoch: dict[tuple[int, int], dict[ControlType, Placed]] = defaultdict(dict)
+    by_hand: list[Placed] = []
     for partition, marker in (*matching.unknown, *matching.recent):
-        if marker.ends is not None and marker.ends.epoch == marker.epoch - 1 and marker.decision is not None:
-            by_epoch[marker.producer_id, marker.epoch].setdefault(marker.decision, (partition, marker))
+        if marker.ends is None or marker.decision is None:
+            continue
+        if marker.ends.epoch == marker.epoch - 1:
+            own = by_epoch[marker.producer_id, marker.ends.epoch]
+            known = own.get(marker.decision)
+            if known is None or marker.stamped_ms < known[1].stamped_ms:
+                own[marker.decision] = partition, marker
+        elif marker.ends.epoch == marker.epoch and marker.decision is ControlType.ABORT:
+            by_hand.append((partition, marker))
     for decisions in by_epoch.values():
         if len(decisions) > 1:
             yield _torn(decisions[ControlType.ABORT], [decisions[ControlType.COMMIT]], "the transaction of this epoch")
+    for placed in by_hand:
+        marker = placed[1]
+        committed = by_epoch.get((marker.producer_id, marker.epoch), {}).get(ControlType.COMMIT)
+        if committed is not None and committed[1].stamped_ms + SKEW_MS < marker.stamped_ms:
+            found = _torn(placed, [committed], f"the transaction of epoch {marker.epoch}")
+            yield replace(found, evidence=f"{found.evidence}; this ABORT came later, and by hand")
 
 
 def _torn(here: Placed, there: Sequence[Placed], which: str) -> Finding:

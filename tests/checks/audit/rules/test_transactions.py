@@ -251,6 +251,31 @@ def test_without_a_coordinators_log_only_the_epochs_of_version_2_show_a_torn_tra
         assert not set(COORDINATOR_RULES) & verdicts.keys()
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+def test_an_abort_by_hand_of_what_was_committed_is_torn_although_no_log_has_its_partitions(
+    compacted: bool, tmp_path: Path
+) -> None:
+    after, before = NOW + SKEW_MS + 1, NOW - SKEW_MS - 1
+    cases: dict[str, tuple[Step, Step, int, bool]] = {
+        "by hand": ((COMMIT, 4), (ABORT, 3), after, True),
+        "of version 1, before the last one of the epoch": ((COMMIT, 4), (ABORT, 3), before, False),
+        "not certainly later": ((COMMIT, 4), (ABORT, 3), NOW + SKEW_MS, False),
+        "aborted by its coordinator": ((ABORT, 4), (ABORT, 3), after, False),
+        "two of version 1": ((COMMIT, 3), (ABORT, 3), after, False),
+        "committed by hand, which no tool does": ((COMMIT, 4), (COMMIT, 3), after, False),
+    }
+    for name, (first, second, marked_at, is_torn) in cases.items():
+        if compacted:
+            coordinator(tmp_path / name, ("COMPLETE_COMMIT", 4), version=2, start=5)
+        partition(tmp_path / name, 0, ("data", 3), first)
+        partition(tmp_path / name, 1, ("data", 3), second, marked_at=marked_at)
+        torn = [each for each in found(tmp_path / name) if each[0] == TORN]
+        assert torn == ([(TORN, 1, 1)] if is_torn else []), name
+    evidence = figures(tmp_path / "by hand")[TORN].evidence
+    said = "the transaction of epoch 3: ABORT here, COMMIT at orders-0 offset 1; this ABORT came later, and by hand"
+    assert said in evidence
+
+
 def test_a_marker_of_a_decision_that_the_coordinator_never_took_has_no_transaction(tmp_path: Path) -> None:
     coordinator(tmp_path, *TV2, version=2, partitions=[0])
     partition(tmp_path, 0, ("data", 0), (COMMIT, 1), ("data", 1), (COMMIT, 2))

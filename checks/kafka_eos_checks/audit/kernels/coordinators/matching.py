@@ -43,6 +43,7 @@ from kafka_eos_checks.audit.segments.order import stable_order
 
 Flags = NDArray[np.bool_]
 _AMBIGUOUS = 2  # the number of this reason
+BY_HAND = 2  # an ABORT of its data's own epoch: before transaction version 2, or by hand
 
 
 class Knowledge(Coordinators):
@@ -153,8 +154,8 @@ class Proof(NamedTuple):
     Attributes:
         producer_id: the producer id.
         judged: the figures; None if any of the markers is not proved.
-        decisions: rows of producer id, epoch and decision: those of markers that cannot be judged, of which no two may
-            contradict each other; shape (n, 3).
+        decisions: rows of producer id, epoch of the data and decision: those of markers that cannot be judged, of which
+            no two may contradict each other; shape (n, 3).
     """
 
     producer_id: int
@@ -283,7 +284,7 @@ class _Columns:
         proved, left, reasons = self._proved()
         proved &= left != _AMBIGUOUS  # what may be meant is not all here
         mine, told = self._of_good(proved), self._may_have_both(left >= 0)
-        decided = np.column_stack((self.producer_id, self.epoch, self.decision))
+        decided = np.column_stack((self.producer_id, self.data_epoch, self._told_decision()))
         for number, producer_id in enumerate(self.pids.tolist()):
             own = self.pid == number
             judged = Judged()
@@ -481,15 +482,23 @@ class _Columns:
         return fine
 
     def _may_have_both(self, left: Flags) -> Flags:
-        """The unjudged markers that end data of the epoch before."""
-        told: Flags = left & self.has_data & (self.data_epoch == self.epoch - 1) & (self.decision != NO_DECISION)
+        """The unjudged markers that end data of the epoch before, and the ABORTs that end data of their own epoch."""
+        ahead = self.epoch - self.data_epoch
+        by_hand = (ahead == 0) & (self.decision == ControlType.ABORT)
+        told: Flags = left & self.has_data & ((ahead == 1) | by_hand) & (self.decision != NO_DECISION)
         return told
 
+    def _told_decision(self) -> Ints:
+        """The decision of each marker; :data:`BY_HAND` for an ABORT of its data's own epoch."""
+        by_hand = (self.epoch == self.data_epoch) & (self.decision == ControlType.ABORT)
+        return np.where(by_hand, BY_HAND, self.decision)
+
     def _both_decisions(self, left: Flags) -> Flags:
-        """The unjudged markers whose epoch has both a COMMIT and an ABORT that end data of the epoch before."""
-        told = self._may_have_both(left)
-        key = (self.pid << 16) + (self.epoch & 0xFFFF)
-        committed, aborted = (key[told & (self.decision == decision)] for decision in (1, 0))
+        """The unjudged markers whose data's epoch has both a COMMIT and an ABORT among them."""
+        told, decision = self._may_have_both(left), self._told_decision()
+        key = (self.pid << 16) + (self.data_epoch & 0xFFFF)
+        committed = key[told & (decision == ControlType.COMMIT)]
+        aborted = key[told & (decision != ControlType.COMMIT)]
         both: Flags = told & np.isin(key, np.intersect1d(committed, aborted))
         return both
 
