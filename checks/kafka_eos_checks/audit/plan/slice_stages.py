@@ -503,7 +503,7 @@ def judge_slices(
             due[value.place].append(value)
         else:
             others.append(value)
-    parts, decided = _divided(others, around)
+    parts, decided = divided(others, around)
     steps = around.paired(in_order(parts))
     yield from around.neighbours.of_steps(steps, around.indexed)
     own = steps.of_logs(around.chosen)
@@ -584,7 +584,7 @@ def judge_whole(
     result: int,
 ) -> Iterator[Row]:
     """Judge all markers of a producer id."""
-    parts, decided = _divided(values, around)
+    parts, decided = divided(values, around)
     steps = around.paired(in_order(parts)).of_logs(around.chosen)
     knowledge = around.knowledge(_with_decisions({producer_id: owners[producer_id]}, decided))
     judged = judge_steps(replace(steps, open=[], merged=[]), around.partitions, knowledge, around.moments)
@@ -593,7 +593,7 @@ def judge_whole(
     yield Row(result, producer_id, replace(judged, findings=[]))
 
 
-def _divided(values: Iterable["Parts | Rest | Decided"], around: Around) -> tuple[list[Part], list[Decided]]:
+def divided(values: Iterable["Parts | Rest | Decided"], around: Around) -> tuple[list[Part], list[Decided]]:
     """Steps and decisions. The steps around slices are those that count."""
     parts: list[Part] = []
     decided: list[Decided] = []

@@ -86,7 +86,7 @@ from kafka_eos_checks.audit.plan.beside_stages import (
 )
 from kafka_eos_checks.audit.plan.found import Found, folders, found_rows, identity
 from kafka_eos_checks.audit.plan.history_stages import NO_HISTORY, Named
-from kafka_eos_checks.audit.plan.open_stages import judge_open
+from kafka_eos_checks.audit.plan.open_stages import AllSteps, judge_open
 from kafka_eos_checks.audit.plan.slice_stages import (
     COUNTED,
     NOT_ASKED,
@@ -604,7 +604,9 @@ def judge_transactions(
         asked = asked.and_of(of_slices)
     ended = list(stages)
     if asked.logs:
-        stages.append(judge_open(asked, around, known, stages, engine, KNOWN, scanned.buckets))
+        cut = frozenset(scanned.slices)
+        steps = AllSteps(rows=scanned.rows[0], kind=STEPS, buckets=scanned.buckets, exact=exact, cut=cut)
+        stages.append(judge_open(asked, around, known, stages, engine, KNOWN, steps))
     return TransactionAudit(Found(engine, *stages), judged.figures, moments, judged.reasons), ended
 
 

@@ -8,6 +8,8 @@ was, so it takes records of a committed transaction away. The finding therefore 
 Only in transaction version 2 do a producer id and the epoch of the data name one transaction. Before, all transactions
 of a producer instance share them. Then only the numbers of committed and aborted transactions are known.
 
+Where the log no longer has the decision, a marker of the same transaction on another partition tells it.
+
 KIP:   KIP-98, KIP-664, KIP-890
 Kafka: TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue, TransactionsCommand.AbortTransactionCommand
 """
@@ -68,6 +70,7 @@ class Owner(NamedTuple):
         is_open: whether the coordinator still has to end the data.
         completed: the decision that the state completes, if it is of transaction version 2 and its epoch is the one
             after the data's, so that no other transaction can be meant; None otherwise.
+        is_version_2: whether the state is of transaction version 2.
     """
 
     partition: int
@@ -76,6 +79,15 @@ class Owner(NamedTuple):
     offset: int
     is_open: bool
     completed: ControlType | None
+    is_version_2: bool = False
+
+
+class Marked(NamedTuple):
+    """A marker of the epoch after the data's that ended data of their epoch; see :attr:`Answer.committed`."""
+
+    topic: str
+    partition: int
+    offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +100,10 @@ class Answer:
         is_named: whether all decisions with this producer id and epoch are of transaction version 2.
         last: the last decision; None for none.
         owner: the last state of the transactional id; None if this part of the log does not have it.
+        committed: the first COMMIT marker of the epoch after the data's, by topic, partition and offset, that ended
+            data of their epoch. It is of transaction version 2, and so of the same transaction; None for none.
+        aborted: likewise the first ABORT marker. Before version 2 it may be that of the producer's last transaction of
+            this epoch, which was fenced.
     """
 
     commits: int = 0
@@ -95,6 +111,8 @@ class Answer:
     is_named: bool = True
     last: Last | None = None
     owner: Owner | None = None
+    committed: Marked | None = None
+    aborted: Marked | None = None
 
     def __add__(self, other: "Answer") -> "Answer":
         lasts = [each.last for each in (self, other) if each.last is not None]
@@ -104,7 +122,13 @@ class Answer:
             is_named=self.is_named and other.is_named,
             last=max(lasts, default=None),
             owner=self.owner or other.owner,
+            committed=_first(self.committed, other.committed),
+            aborted=_first(self.aborted, other.aborted),
         )
+
+
+def _first(one: Marked | None, other: Marked | None) -> Marked | None:
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 Answers = Mapping[Data, Answer]
@@ -179,11 +203,20 @@ def answer_of(log: CoordinatorLog, known: TransactionalId, data: Data, lacks: st
     last = known.last
     if last is None:
         return Answer(owner=Owner(log.log.partition, lacks, "", known.last_at, is_open=False, completed=None))
-    names_it = last.client_transaction_version >= TRANSACTION_VERSION_2
-    names_it &= (last.producer_id, last.producer_epoch) == (data.producer_id, data.epoch + 1)
+    is_version_2 = last.client_transaction_version >= TRANSACTION_VERSION_2
+    names_it = is_version_2 and (last.producer_id, last.producer_epoch) == (data.producer_id, data.epoch + 1)
     completed = COMPLETED.get(last.transaction_status) if names_it else None
     status, is_open = last.transaction_status.name, will_end(data, known)
-    return Answer(owner=Owner(log.log.partition, lacks, status, known.last_at, is_open, completed))
+    return Answer(owner=Owner(log.log.partition, lacks, status, known.last_at, is_open, completed, is_version_2))
+
+
+def needs_markers(answer: Answer | None) -> bool:
+    """Whether no log tells the decision, so that :func:`said_of` looks at the markers."""
+    if answer is None or answer.owner is None:
+        return True
+    owner, last = answer.owner, answer.last
+    is_told = owner.is_open or (last is not None and (last.is_inside or answer.is_named))
+    return bool(owner.lacks) and not is_told and owner.completed is None
 
 
 class Said(NamedTuple):
@@ -214,7 +247,7 @@ def said_of(data: Data, answer: Answer) -> Said | None:
     """The coordinator's decision about some data; None if no log names the producer id, or logs of several clusters."""
     owner, last = answer.owner, answer.last
     if owner is None:
-        return None
+        return _by_markers(data, answer)
     log = f"{TOPIC}-{owner.partition}"
     decision = None if last is None else ControlType(last.decision)
     at = "" if last is None or decision is None else f"(PREPARE_{decision.name} at {log} offset {last.offset})"
@@ -237,10 +270,25 @@ def said_of(data: Data, answer: Answer) -> Said | None:
     if owner.lacks and owner.completed is not None:
         words = f"its coordinator has {_DONE[owner.completed]} the transaction of epoch {data.epoch} {state}"
         return _decided(f"{words}; its log {owner.lacks} the record with the partitions", owner.completed)
+    if owner.lacks and (by_markers := _by_markers(data, answer)) is not None:
+        return by_markers
     if owner.lacks:
         return Said(f"{log} {owner.lacks} its coordinator's decision about it", LOOK_FIRST)
     nothing = f"{log} has no decision about a transaction of epoch {data.epoch} with this partition"
     return Said(nothing, TAKES_NOTHING)
+
+
+def _by_markers(data: Data, answer: Answer) -> Said | None:
+    """The decision by the markers of other partitions; None if there are none, or some contradict each other."""
+    if (answer.committed is None) == (answer.aborted is None):
+        return None
+    decision = ControlType.ABORT if answer.committed is None else ControlType.COMMIT
+    at = answer.aborted if answer.committed is None else answer.committed
+    assert at is not None, "one of the two is there"
+    words = f"the {decision.name} marker at {at.topic}-{at.partition} offset {at.offset} has ended data of epoch "
+    words += f"{data.epoch} there, which in transaction version 2 are of the same transaction"
+    is_certain = decision is ControlType.COMMIT or (answer.owner is not None and answer.owner.is_version_2)
+    return _decided(words, decision) if is_certain else Said(words, LOOK_FIRST)
 
 
 def _decided(words: str, decision: ControlType) -> Said:

@@ -101,8 +101,10 @@ from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction
 from kafka_eos_checks.audit.rules.decided import (
     ENDED,
     NOT_BY_HAND,
+    Answer,
     Answers,
     Data,
+    Marked,
     added,
     answer_of,
     decisions_about,
@@ -1151,10 +1153,29 @@ def asked_about(hang: Iterable[Hanging]) -> set[Data]:
     return {each.data for each in hang if each.finding.kind != Kind.TOLD}
 
 
-def answers_about(wanted: Collection[Data], coordinators: Coordinators) -> Answers:
-    """The coordinators' decisions about some data, by the logs of ``__transaction_state``."""
+def answers_about(
+    wanted: Collection[Data], coordinators: Coordinators, partitions: Iterable[PartitionTransactions] = ()
+) -> Answers:
+    """The decisions about some data, by the logs of ``__transaction_state`` and by the markers of partitions."""
     parts: list[Answers] = [decisions_about(log.decisions, wanted) for log in coordinators.logs]
-    return added([*parts, owners_of(wanted, coordinators)])
+    return added([*parts, owners_of(wanted, coordinators), *(marked_about(each, wanted) for each in partitions)])
+
+
+def marked_about(partition: PartitionTransactions, wanted: Collection[Data]) -> Answers:
+    """The markers of a partition that ended data of the same epoch as some other data, as :class:`Answer` has them."""
+    asked: dict[tuple[int, int], list[Data]] = defaultdict(list)
+    for data in wanted:
+        asked[data.producer_id, data.epoch].append(data)
+    found: dict[Data, Answer] = defaultdict(Answer)
+    for marker in partition.markers:
+        if marker.ends is None or marker.decision is None or marker.ends.epoch != marker.epoch - 1:
+            continue
+        place = Marked(*partition.place, marker.offset)
+        is_commit = marker.decision is ControlType.COMMIT
+        answer = Answer(committed=place) if is_commit else Answer(aborted=place)
+        for data in asked.get((marker.producer_id, marker.ends.epoch), ()):
+            found[data] += answer
+    return found
 
 
 def owners_of(wanted: Collection[Data], coordinators: Coordinators) -> Answers:
@@ -1618,7 +1639,7 @@ def audit_transactions(
     for partition in partitions:
         judged.findings += without_transaction(partition, coordinators, source)
     ends = {(each.log.broker, each.log.topic, each.log.partition): each.end for each in partitions}
-    answers = answers_about(asked_about(judged.open), coordinators)
+    answers = answers_about(asked_about(judged.open), coordinators, partitions)
     findings = [*judged.findings, *with_decisions(judged.open, ends, answers)]
     return TransactionAudit(findings, judged.figures, moments, judged.reasons)
 

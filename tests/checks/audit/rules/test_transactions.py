@@ -276,6 +276,29 @@ def test_an_abort_by_hand_of_what_was_committed_is_torn_although_no_log_has_its_
     assert said in evidence
 
 
+@pytest.mark.parametrize("late", [0, 2])
+def test_an_abort_by_hand_comes_after_the_first_of_the_commits(late: int, tmp_path: Path) -> None:
+    for number in (0, 2):
+        marked_at = NOW + 3 * SKEW_MS if number == late else NOW
+        partition(tmp_path, number, ("data", 3), (COMMIT, 4), marked_at=marked_at)
+    partition(tmp_path, 1, ("data", 3), (ABORT, 3), marked_at=NOW + 2 * SKEW_MS)
+    assert found(tmp_path) == [(TORN, 1, 1)]
+    assert f"COMMIT at orders-{2 - late} offset 1" in figures(tmp_path)[TORN].evidence
+
+
+def test_an_abort_by_hand_is_found_among_the_markers_of_a_producer_that_is_cut(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("COMPLETE_COMMIT", 90), version=2, start=9)
+    every: list[Step] = [step for epoch in range(40) for step in (("data", epoch), (COMMIT, epoch + 1))]
+    partition(tmp_path, 0, *every)
+    by_hand = [(ABORT, 20) if step == (COMMIT, 21) else step for step in every]
+    partition(tmp_path, 1, *by_hand, marked_at=NOW + 2 * SKEW_MS)
+    assert "the transaction of epoch 20: ABORT here, COMMIT at orders-0 offset 41; this" in alone(tmp_path, is_torn)
+
+
+def is_torn(finding: Finding) -> bool:
+    return finding.rule == TORN
+
+
 def test_a_marker_of_a_decision_that_the_coordinator_never_took_has_no_transaction(tmp_path: Path) -> None:
     coordinator(tmp_path, *TV2, version=2, partitions=[0])
     partition(tmp_path, 0, ("data", 0), (COMMIT, 1), ("data", 1), (COMMIT, 2))
@@ -996,6 +1019,72 @@ def test_a_compacted_log_tells_what_its_last_state_tells(version: int, told: str
     coordinator(tmp_path, ("COMPLETE_COMMIT", epoch), version=version, start=3)
     partition(tmp_path, 0, ("data", 0))
     assert told in hangs(tmp_path)
+
+
+MARKED = "has ended data of epoch 0 there, which in transaction version 2 are of the same transaction"
+
+
+@pytest.mark.parametrize(
+    ("version", "marker", "told"),
+    [
+        (2, (COMMIT, 1), f"the COMMIT marker at orders-1 offset 1 {MARKED}: do not abort it by hand, which takes"),
+        (2, (ABORT, 1), f"the ABORT marker at orders-1 offset 1 {MARKED}: an abort by hand is what it decided"),
+        (
+            1,
+            (ABORT, 1),
+            f"the ABORT marker at orders-1 offset 1 {MARKED}: before an abort by hand, ask its application",
+        ),
+        (2, (COMMIT, 0), "no longer has its coordinator's decision about it: before an abort by hand, ask its"),
+    ],
+)
+def test_where_compaction_has_taken_the_decision_a_marker_of_another_partition_tells_it(
+    version: int, marker: Step, told: str, tmp_path: Path
+) -> None:
+    coordinator(tmp_path, ("COMPLETE_COMMIT", 5), version=version, start=9)
+    partition(tmp_path, 0, ("data", 0))
+    partition(tmp_path, 1, ("data", 0), marker)
+    assert told in hangs(tmp_path)
+
+
+def test_of_several_markers_that_tell_the_decision_the_first_is_named(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("COMPLETE_COMMIT", 5), version=2, start=9)
+    partition(tmp_path, 2, ("data", 0))
+    for number in (0, 1, 3):
+        partition(tmp_path, number, ("data", 0), (COMMIT, 1))
+    assert "the COMMIT marker at orders-0 offset 1 has ended" in hangs(tmp_path)
+
+
+def test_markers_that_contradict_each_other_tell_no_decision(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("COMPLETE_COMMIT", 5), version=2, start=9)
+    partition(tmp_path, 0, ("data", 0))
+    partition(tmp_path, 1, ("data", 0), (COMMIT, 1))
+    partition(tmp_path, 2, ("data", 0), (ABORT, 1))
+    assert "no longer has its coordinator's decision about it" in hangs(tmp_path)
+
+
+def test_without_a_coordinators_log_a_marker_of_another_partition_tells_the_decision(tmp_path: Path) -> None:
+    partition(tmp_path, 0, ("data", 0), ("data", 1), (COMMIT, 2))
+    partition(tmp_path, 1, ("data", 0), (COMMIT, 1), ("data", 1), (COMMIT, 2))
+    [finding, *_] = run([tmp_path], one_moment=True).findings
+    assert f"the COMMIT marker at orders-1 offset 1 {MARKED}" in finding.evidence
+
+
+def test_a_decision_is_told_by_the_markers_of_a_producer_that_is_cut(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("COMPLETE_COMMIT", 90), version=2, start=9)
+    every: list[Step] = [step for epoch in range(40) for step in (("data", epoch), (COMMIT, epoch + 1))]
+    partition(tmp_path, 0, *(step for step in every if step != (COMMIT, 21)))
+    partition(tmp_path, 1, *every)
+    assert "the COMMIT marker at orders-1 offset 41 has ended data of epoch 20 there" in hangs(tmp_path)
+
+
+def test_a_decision_is_told_by_a_marker_of_a_log_whose_offsets_go_backwards(tmp_path: Path) -> None:
+    partition(tmp_path, 0, ("data", 0), ("data", 1), (COMMIT, 2))
+    partition(tmp_path, 1, ("data", 0), (COMMIT, 1))
+    path = tmp_path / "orders-1" / f"{0:020d}.log"
+    data = path.read_bytes()
+    partition(tmp_path, 1, ("plain", 0), pid=PID + 1)
+    path.write_bytes(data + path.read_bytes())
+    assert "the COMMIT marker at orders-1 offset 1 has ended data of epoch 0 there" in hangs(tmp_path)
 
 
 def test_a_decision_that_waits_for_its_marker_is_told_with_its_place(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ are few. So every finding is the readable rules' own.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from kafka_eos_checks.audit.kernels.logs.readable import data_of, ending_of, mar
 from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Partition, Rows
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments, Source
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
+from kafka_eos_checks.audit.rules.decided import Answers, Data, added
 from kafka_eos_checks.audit.rules.log import Reason, Reasons, Subject
 from kafka_eos_checks.audit.rules.transactions import (
     AMBIGUOUS,
@@ -34,6 +36,7 @@ from kafka_eos_checks.audit.rules.transactions import (
     PlainData,
     Replaced,
     judge,
+    marked_about,
     why_incomplete,
     without_transaction,
 )
@@ -43,7 +46,6 @@ from kafka_eos_checks.audit.segments.order import stable_order
 
 Flags = NDArray[np.bool_]
 _AMBIGUOUS = 2  # the number of this reason
-BY_HAND = 2  # an ABORT of its data's own epoch: before transaction version 2, or by hand
 
 
 class Knowledge(Coordinators):
@@ -182,6 +184,21 @@ def prove_slices(
     return list(_Columns(steps, partitions, coordinators, moments, shared).prove_each())
 
 
+def marked_in(steps: Paired, partitions: Sequence[Partition], wanted: Collection[Data]) -> Answers:
+    """As :func:`kafka_eos_checks.audit.rules.transactions.marked_about`, of many logs.
+
+    Args:
+        steps: the steps of the logs that count, of some producer ids.
+        partitions: all logs, by number.
+        wanted: the data.
+    """
+    own = steps.steps.take(steps.markers)
+    told = (own["producer_id"] << 16) + (own["producer_epoch"].astype(np.int64) & 0xFFFF)
+    asked = [(data.producer_id << 16) + (data.epoch + 1 & 0xFFFF) for data in wanted]
+    found = _readable(replace(steps, open=[], merged=[]), partitions, np.isin(told, asked))
+    return added(marked_about(each, wanted) for each in found)
+
+
 def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -> list[PartitionTransactions]:
     """The transactions of each log in the form of the readable rules: open and merged ones, and some of the markers.
 
@@ -284,7 +301,7 @@ class _Columns:
         proved, left, reasons = self._proved()
         proved &= left != _AMBIGUOUS  # what may be meant is not all here
         mine, told = self._of_good(proved), self._may_have_both(left >= 0)
-        decided = np.column_stack((self.producer_id, self.data_epoch, self._told_decision()))
+        decided = np.column_stack((self.producer_id, self.data_epoch, self.decision))
         for number, producer_id in enumerate(self.pids.tolist()):
             own = self.pid == number
             judged = Judged()
@@ -488,17 +505,11 @@ class _Columns:
         told: Flags = left & self.has_data & ((ahead == 1) | by_hand) & (self.decision != NO_DECISION)
         return told
 
-    def _told_decision(self) -> Ints:
-        """The decision of each marker; :data:`BY_HAND` for an ABORT of its data's own epoch."""
-        by_hand = (self.epoch == self.data_epoch) & (self.decision == ControlType.ABORT)
-        return np.where(by_hand, BY_HAND, self.decision)
-
     def _both_decisions(self, left: Flags) -> Flags:
         """The unjudged markers whose data's epoch has both a COMMIT and an ABORT among them."""
-        told, decision = self._may_have_both(left), self._told_decision()
+        told = self._may_have_both(left)
         key = (self.pid << 16) + (self.data_epoch & 0xFFFF)
-        committed = key[told & (decision == ControlType.COMMIT)]
-        aborted = key[told & (decision != ControlType.COMMIT)]
+        committed, aborted = (key[told & (self.decision == decision)] for decision in (1, 0))
         both: Flags = told & np.isin(key, np.intersect1d(committed, aborted))
         return both
 

@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
 from kafka_eos_checks.audit.internal_topics.decisions import Decisions, PartitionSets, stretches
 from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Part, Parts, joined_steps
@@ -585,9 +584,8 @@ def before_each(parts: Sequence[Counts]) -> list[Counts | None]:
 
 
 def both_decisions(rows: Sequence[NDArray[Any]]) -> set[int]:
-    """The producer ids with an epoch that has a COMMIT and another decision; rows of producer id, epoch and decision."""
+    """The producer ids with an epoch that has two decisions; rows of producer id, epoch and decision."""
     told: dict[tuple[int, int], set[int]] = defaultdict(set)
     for producer_id, epoch, decision in np.unique(np.concatenate(rows), axis=0).tolist():
         told[producer_id, epoch].add(decision)
-    commit = int(ControlType.COMMIT)
-    return {producer_id for (producer_id, _), decisions in told.items() if commit in decisions and len(decisions) > 1}
+    return {producer_id for (producer_id, _), decisions in told.items() if len(decisions) > 1}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos_checks.audit.internal_topics.decisions import Decisions
-from kafka_eos_checks.audit.kernels.coordinators.matching import BY_HAND, _is_a_way
+from kafka_eos_checks.audit.kernels.coordinators.matching import _is_a_way
 from kafka_eos_checks.audit.kernels.coordinators.slices import (
     MOST_SILENT,
     Counts,
@@ -223,11 +223,6 @@ def test_two_decisions_of_an_epoch_are_found_across_slices() -> None:
     rows = [np.array([(7, 3, 1), (8, 3, 0)]), np.array([(7, 3, 0), (8, 4, 1)])]
     assert both_decisions(rows) == {7}
     assert both_decisions(rows[:1]) == set()
-    by_hand = [
-        np.array([(7, 3, ControlType.ABORT), (8, 3, ControlType.COMMIT)]),
-        np.array([(7, 3, BY_HAND), (8, 3, BY_HAND)]),
-    ]
-    assert both_decisions(by_hand) == {8}
 
 
 def test_a_slice_is_not_proved_if_more_ways_are_possible_than_the_rule_follows() -> None:
