@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -322,3 +323,18 @@ def test_a_log_whose_offsets_go_back_has_no_record_that_a_time_can_name(make: Ma
     row = make(storage=Directory(tmp_path)).ask("ListOffsets", 7, ReplicaId=-1, IsolationLevel=0, Topics=topics)
     part = row["Topics"][0]["Partitions"][0]
     assert (part["ErrorCode"], part["Offset"]) == (E.NONE, -1)
+
+
+def test_a_batch_whose_records_are_broken_has_no_record_that_a_time_can_name(make: Make, tmp_path: Path) -> None:
+    """As in Kafka 4.3, for each of these payloads under a CRC that is right."""
+    whole = build_batch([Record(value=b"abcdefgh")], base_timestamp=10)
+    for payload in (whole.payload[:1], b"\x01" * len(whole.payload)):
+        leave(make, tmp_path, replace(whole, payload=payload)._sealed())
+        wire = make(storage=Directory(tmp_path))
+        rows = [{"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": at} for at in (0, -3, -1, 11)]
+        topics = [{"Name": "t", "Partitions": rows}]
+        told = wire.ask("ListOffsets", 7, ReplicaId=-1, IsolationLevel=0, Topics=topics)["Topics"][0]["Partitions"]
+        expected = [(E.INVALID_RECORD, -1), (E.INVALID_RECORD, -1), (E.NONE, 1), (E.NONE, -1)]
+        assert [(part["ErrorCode"], part["Offset"]) for part in told] == expected
+        wire.cluster.close()
+        shutil.rmtree(tmp_path)
