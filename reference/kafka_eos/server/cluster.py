@@ -218,7 +218,11 @@ class Cluster:
             producer_ids=ProducerIds(self.storage.reserved_producer_ids(), self.storage.reserve_producer_ids),
             machine=machines.coordinator,
         )
-        self._recover()
+        try:
+            self._recover()
+        except BaseException:
+            self.storage.release()
+            raise
         for name in INTERNAL_TOPICS:
             if name not in self.topics:
                 self.create_topic(name, settings.internal_partitions, _INTERNAL_CONFIGS[name])
