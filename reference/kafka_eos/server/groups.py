@@ -417,7 +417,7 @@ class Groups:
             return ErrorCode.INVALID_GROUP_ID, member_id
         if not MIN_SESSION_MS <= row["SessionTimeoutMs"] <= MAX_SESSION_MS:
             return ErrorCode.INVALID_SESSION_TIMEOUT, member_id
-        if name not in self.known and member_id:
+        if member_id and self.classic(name) is None:
             return ErrorCode.UNKNOWN_MEMBER_ID, member_id
         group = self._classic_for(name)
         if group is None:
@@ -433,7 +433,15 @@ class Groups:
         return error or (ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID), member_id
 
     def _classic_for(self, name: str) -> ClassicGroup | None:
-        """The classic group of this name, which is made if there is none with members; None if one of KIP-848 has."""
+        """The classic group of this name; None if one of KIP-848 has members.
+
+        If there is neither, a group is made, and written in place of one of KIP-848 without members.
+
+        Departs from Kafka: a member id that is unknown is refused before. Kafka 4.3 then forgets the group of KIP-848
+        although its records stay, so that its epochs begin again, until it is loaded.
+
+        Kafka: GroupMetadataManager.maybeDeleteEmptyConsumerGroup, classicGroupJoinToClassicGroup
+        """
         known = self.known.get(name)
         if isinstance(known, ClassicGroup):
             return known
@@ -441,6 +449,7 @@ class Groups:
             return None
         group = self.new(name)
         self.known[name] = group if known is None else group.with_offsets_of(known)
+        self._write_group(group)
         return group
 
     def _new_member(

@@ -1165,7 +1165,24 @@ def a_group_that_is_deleted(group: GroupAt) -> None:
     assert deleted["ErrorCode"] == 0
 
 
-@pytest.mark.parametrize("story", [dynamic_and_static_members, a_member_with_a_pattern, a_group_that_is_deleted])
+def a_group_that_becomes_classic(group: GroupAt) -> None:
+    group.beat("a", 0)
+    group.beat("a", -1)
+    protocols: list[Message] = [{"Name": "range", "Metadata": b""}]
+    row = {"GroupId": group.name, "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 60_000, "ProtocolType": "consumer"}
+    asked = ({"MemberId": "", "Protocols": protocols}, {"MemberId": "z", "Protocols": protocols}, {"MemberId": ""})
+    told = [ask(group.port, "JoinGroup", 7, row | each)["ErrorCode"] for each in asked]
+    assert told == [E.MEMBER_ID_REQUIRED, E.UNKNOWN_MEMBER_ID, E.INCONSISTENT_GROUP_PROTOCOL]
+    deadline = time.monotonic() + 20
+    while ("GroupMetadata", "{}") not in present(stored_records(group.port, group.name)):  # written after the answer
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+STORIES = [dynamic_and_static_members, a_member_with_a_pattern, a_group_that_is_deleted, a_group_that_becomes_classic]
+
+
+@pytest.mark.parametrize("story", STORIES)
 def test_members_are_stored_as_by_kafka(both: Both, story: Callable[[GroupAt], None]) -> None:
     topic = both.topic(partitions=4)
     groups = [GroupAt(port, story.__name__, topic) for port in both.ports.values()]

@@ -14,14 +14,26 @@ from kafka_eos.formats.record_batch import Record, decode_batch
 from kafka_eos.machines.consumer_group import ConsumerGroup
 from kafka_eos.server.cluster import CONSUMER_OFFSETS, Broker, Cluster, Settings
 from kafka_eos.server.consumer_groups import FollowingGroup
-from kafka_eos.server.offset_records import CURRENT, EPOCH, MEMBER, OFFSET, TOPICS, key_bytes, kind_of, value_bytes
+from kafka_eos.server.offset_records import (
+    CLASSIC_GROUP,
+    CURRENT,
+    EPOCH,
+    MEMBER,
+    OFFSET,
+    TARGET_EPOCH,
+    TOPICS,
+    key_bytes,
+    kind_of,
+    read_value,
+    value_bytes,
+)
 from kafka_eos.server.storage import Directory
 from kafka_eos.server.stored_groups import restored
 from kafka_eos.wire.protocol import Message
 
 from .conftest import NOW, Make, Wire
 from .test_consumer_groups import beat, commit, halved, parts
-from .test_migration import classic, classic_beat, join
+from .test_migration import classic, classic_beat, join, kind
 
 E = ErrorCode
 ALL = {0, 1, 2, 3}
@@ -243,6 +255,29 @@ def test_records_of_kafka_before_4_3_are_read_and_those_that_are_no_longer_writt
     assert [commit(wire, "a", epoch) for epoch in (1, 2)] == [E.STALE_MEMBER_EPOCH, E.NONE]
     beat(wire, "b", 0)
     assert [record.value for record in written(wire.cluster) if record.key == topics] == [older[topics], None]
+
+
+def test_a_new_classic_group_is_written_before_it_has_a_generation(wire: Wire) -> None:
+    """The expected records are Kafka's: see test_beside_kafka.py."""
+    beat(wire, "a", 0)
+    commit(wire, "a", 2)
+    beat(wire, "a", -1)
+    before = list(written(wire.cluster))
+    assert join(wire, "z")["ErrorCode"] == E.UNKNOWN_MEMBER_ID
+    assert list(written(wire.cluster)) == before
+    assert join(wire)["ErrorCode"] == E.MEMBER_ID_REQUIRED
+    added = list(written(wire.cluster))[len(before) :]
+    assert [(kind_of(record.key or b""), record.value is None) for record in added] == [
+        (TARGET_EPOCH, True),
+        (EPOCH, True),
+        (CLASSIC_GROUP, False),
+    ]
+    content = read_value(CLASSIC_GROUP, added[-1].value or b"")
+    names = ("protocolType", "generation", "protocol", "leader", "members")
+    assert [content[name] for name in names] == ["", 0, None, None, []]
+    wire = again(wire)
+    assert kind(wire) == ("classic", "Empty")
+    assert wire.cluster.groups.fetch("g", "t-0", require_stable=True)[1] is not None
 
 
 Steps = list[tuple[str, str, bool]]
