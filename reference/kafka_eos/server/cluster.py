@@ -453,6 +453,7 @@ class Cluster:
         partitions = [leader.name for leader in topic.partitions]
         for group in list(self.groups.known.values()):
             self.groups.delete_offsets(group.name, partitions)
+        self.consumer_groups.lose_topic(name, topic.topic_id)
 
     def find(self, topic: str | UUID, number: int) -> Leader | ErrorCode:
         """The leader of a partition, by the topic's name or id, or why there is none."""

@@ -1165,6 +1165,20 @@ def a_group_that_is_deleted(group: GroupAt) -> None:
     assert deleted["ErrorCode"] == 0
 
 
+def a_topic_that_is_deleted(group: GroupAt) -> None:
+    group.beat("a", 0)
+    group.beat("b", 0)
+    _, kept = group.beat("a", 2, ALL)
+    group.beat("a", 2, kept)
+    group.beat("b", 3)
+    ask(group.port, "DeleteTopics", 5, {"TopicNames": [group.topic], "TimeoutMs": 10_000})
+    deadline = time.monotonic() + 20
+    while group.beat("a", 3)[1] is None:  # until the coordinator knows
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert group.beat("a", 3, kept)[0] == 3
+
+
 def a_group_that_becomes_classic(group: GroupAt) -> None:
     group.beat("a", 0)
     group.beat("a", -1)
@@ -1179,7 +1193,13 @@ def a_group_that_becomes_classic(group: GroupAt) -> None:
         time.sleep(0.05)
 
 
-STORIES = [dynamic_and_static_members, a_member_with_a_pattern, a_group_that_is_deleted, a_group_that_becomes_classic]
+STORIES = [
+    dynamic_and_static_members,
+    a_member_with_a_pattern,
+    a_group_that_is_deleted,
+    a_topic_that_is_deleted,
+    a_group_that_becomes_classic,
+]
 
 
 @pytest.mark.parametrize("story", STORIES)

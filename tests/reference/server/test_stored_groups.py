@@ -238,6 +238,32 @@ def test_members_are_told_after_a_restart_that_a_topic_is_gone(wire: Wire, comes
     assert wire.ask("ConsumerGroupHeartbeat", 1, **asked | {"TopicPartitions": []})["MemberEpoch"] == 3
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_each_member_gives_a_deleted_topic_up_before_it_is_led_on(wire: Wire, restarts: bool) -> None:
+    """As in Kafka 4.3: also a member that is asked only after another one, and after a restart."""
+    kept, _ = halved(wire)[0], beat(wire, "b", 3)
+    old, owned = wire.cluster.topic_id("t"), sorted({0, 1, 2, 3} - set(kept))
+    wire.ask("DeleteTopics", 5, TopicNames=["t"], TimeoutMs=1_000)
+    wire.topic(partitions=4)  # with another id
+
+    def says(member: str, epoch: int, parts: list[int]) -> Message:
+        rows = [{"TopicId": old, "Partitions": parts}] if parts else []
+        asked: Message = {"GroupId": "g", "MemberId": member, "MemberEpoch": epoch, "TopicPartitions": rows}
+        return wire.ask("ConsumerGroupHeartbeat", 1, **asked)
+
+    for member, has in (("a", kept), ("b", owned)):
+        if restarts:
+            wire = again(wire)
+        told = says(member, 3, has)
+        assert (told["MemberEpoch"], parts(told)) == (3, set()), member
+        assert says(member, 3, has)["MemberEpoch"] == 3, "it still has them"
+        told = says(member, 3, [])
+        assert told["MemberEpoch"] == 4
+        assert [topic["TopicId"] for topic in told["Assignment"]["TopicPartitions"]] == [wire.cluster.topic_id("t")]
+        assert len(parts(told) or ()) == 2
+    assert wire.cluster.topic_id("t") != old
+
+
 def test_records_of_kafka_before_4_3_are_read_and_those_that_are_no_longer_written_are_removed(wire: Wire) -> None:
     beat(wire, "a", 0)
     topic_id = wire.cluster.topic_id("t")
