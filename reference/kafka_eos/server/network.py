@@ -549,10 +549,13 @@ class Server:
 
     def time_out_transaction(self, name: str) -> bool:
         """Begin to abort an open transaction; whether there was one."""
-        known = self.cluster.transactions.known.get(name)
+        coordinators = self.cluster.transactions
+        known = coordinators.known.get(name)
         if known is None or known.state is not ONGOING or known.machine.metadata.pending is not None:
             return False
-        self.cluster.transactions.time_out_now(known, self.cluster.now)
+        if coordinators.is_loading(name):  # its coordinator does not know it yet
+            return False
+        coordinators.time_out_now(known, self.cluster.now)
         return True
 
     def kill(self, node: int, seconds: float, to: int | None = None) -> None:

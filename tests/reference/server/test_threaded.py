@@ -503,6 +503,10 @@ def test_a_transaction_times_out_at_once(start: Start, connect: Connect) -> None
     assert state(cluster) is TransactionState.COMPLETE_ABORT
     assert client.commit(producer) == ErrorCode.INVALID_TXN_STATE
     assert not cluster.time_out_transaction("x")
+    client.begin()
+    cluster.call(lambda server: server.cluster.transactions.loading.update({"__transaction_state-0": 1 << 62}))
+    assert cluster.call(lambda server: server.cluster.state_partition("x").name) == "__transaction_state-0"
+    assert not cluster.time_out_transaction("x"), "its coordinator does not know it yet"
 
 
 def test_a_transaction_times_out_when_the_clock_goes_on(start: Start, connect: Connect) -> None:
