@@ -451,6 +451,16 @@ def test_a_batch_without_acknowledgement_that_fails_costs_the_connection(
             break
 
 
+@pytest.mark.parametrize("fate", ["drop-answer", "withhold"])
+def test_the_answer_that_a_fault_takes_is_one_that_is_waited_for(start: Start, connect: Connect, fate: str) -> None:
+    cluster = start()
+    tally = cluster.fault(fate, api="Produce")
+    client, batch = connect(cluster), build_batch([Record()], base_timestamp=1).encode()
+    client.send("Produce", 9, Acks=0, TopicData=[{"Name": "t", "PartitionData": [{"Index": 0, "Records": batch}]}])
+    assert client.ask("ListGroups", 4) is not None
+    assert (end_offset(cluster), tally.matched, tally.fired) == (1, 0, 0)
+
+
 def added(producer_id: int, epoch: int) -> Message:
     """A request to add a partition to a transaction."""
     return {
