@@ -411,7 +411,12 @@ class Groups:
             self._answer_join(group, member)
 
     def _join_error(self, row: Message, version: int, client_id: str) -> tuple[ErrorCode, str]:
-        """The reason why a member may not join, or ``NONE``; and its id, which it may be given here."""
+        """The reason why a member may not join, or ``NONE``; and its id, which it may be given here.
+
+        An id that a dynamic member was given to come back with is no instance's: Kafka has no error code for that.
+
+        Kafka: GroupMetadataManager.classicGroupJoinExistingMember
+        """
         name, member_id, instance_id = row["GroupId"], row["MemberId"], row.get("GroupInstanceId")
         if not name:
             return ErrorCode.INVALID_GROUP_ID, member_id
@@ -426,6 +431,8 @@ class Groups:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id
         if not member_id:
             return self._new_member(group, instance_id, row["SessionTimeoutMs"], version, client_id)
+        if member_id in group.expected and instance_id is not None:
+            return ErrorCode.UNKNOWN_SERVER_ERROR, ""
         if group.expected.pop(member_id, None) is not None:
             return ErrorCode.NONE, member_id
         error = group.instance_error(member_id, instance_id)

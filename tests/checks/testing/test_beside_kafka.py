@@ -741,6 +741,19 @@ def test_a_member_that_comes_with_its_id_after_a_generation_that_has_waited_for_
     assert found == [[(0, 1), (0, 2), (0, 3)]] * 2
 
 
+def test_an_id_that_a_dynamic_member_was_given_is_no_instances_as_in_kafka(both: Both) -> None:
+    name = "no-instance"
+    both.ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [name]})
+    row: Message = {"GroupId": name, "ProtocolType": "consumer", "Protocols": [{"Name": "range", "Metadata": b""}]}
+    row |= {"SessionTimeoutMs": 60_000, "RebalanceTimeoutMs": 1_000}
+    found = []
+    for port in both.ports.values():
+        given = row | {"MemberId": once_ready(port, "JoinGroup", 7, row | {"MemberId": ""})["MemberId"]}
+        answers = [ask(port, "JoinGroup", 7, given | more) for more in ({"GroupInstanceId": "i"}, {})]
+        found.append([(answer["ErrorCode"], answer["MemberId"] == given["MemberId"]) for answer in answers])
+    assert found == [[(E.UNKNOWN_SERVER_ERROR, False), (E.NONE, True)]] * 2
+
+
 def test_a_group_that_is_not_synced_is_that_of_kafka(both: Both) -> None:
     name = "not-synced"
     both.ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [name]})
