@@ -754,6 +754,27 @@ def test_an_id_that_a_dynamic_member_was_given_is_no_instances_as_in_kafka(both:
     assert found == [[(E.UNKNOWN_SERVER_ERROR, False), (E.NONE, True)]] * 2
 
 
+def test_a_group_that_has_only_given_an_id_is_empty_as_in_kafka(both: Both) -> None:
+    name = "only-an-id"
+    both.ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [name]})
+    row: Message = {"GroupId": name, "ProtocolType": "consumer", "Protocols": [{"Name": "range", "Metadata": b""}]}
+    row |= {"SessionTimeoutMs": 60_000, "RebalanceTimeoutMs": 60_000}
+    found = []
+    for port in both.ports.values():
+        unknown = once_ready(port, "JoinGroup", 7, row | {"MemberId": "z"})
+        [described] = ask(port, "DescribeGroups", 5, {"Groups": [name]})["Groups"]
+        assert (unknown["ErrorCode"], described["GroupState"]) == (E.UNKNOWN_MEMBER_ID, "Dead")
+        assert ask(port, "JoinGroup", 7, row | {"MemberId": ""})["ErrorCode"] == E.MEMBER_ID_REQUIRED
+        deadline, listed = time.monotonic() + 20, list[Message]()
+        while not listed:  # written after the answer
+            assert time.monotonic() < deadline
+            listed = [each for each in ask(port, "ListGroups", 5, {})["Groups"] if each["GroupId"] == name]
+        found.append((listed, ask(port, "DescribeGroups", 5, {"Groups": [name]})["Groups"]))
+    kafka, served = found
+    assert served == kafka
+    assert served[0] == [{"GroupId": name, "ProtocolType": "", "GroupState": "Empty", "GroupType": "classic"}]
+
+
 def test_a_group_that_is_not_synced_is_that_of_kafka(both: Both) -> None:
     name = "not-synced"
     both.ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [name]})
