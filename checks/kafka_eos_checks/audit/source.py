@@ -41,8 +41,9 @@ Segments are chosen by the offsets in their names. Corrupt regions are always sh
 producers are not known. Only options limit what is read, never a query's conditions: Spark 4.1 to 4.3 reads for the
 next query of the same view or DataFrame what the conditions of the last one have left of a Python data source.
 
-So it keeps the plan of the first query, too: the segments, and how far each is read. Load growing logs anew for each
-query, or make the view again.
+So it keeps the plan of the first query, too: the segments, and how far each is read. Spark's own file sources do the
+same until ``REFRESH TABLE``, which does not reach a Python data source. Load growing logs anew for each query, or make
+the view again.
 
 ``spark.readStream.format("kafka_log")`` follows growing segments: each micro-batch has the complete batches
 appended since the previous one. Bytes after the last complete batch of a log's last segment wait for the rest of their

@@ -354,6 +354,15 @@ def is_set_aside(name: str, topic: str, partition: int) -> bool:
     return is_named and number == str(partition) and _SET_ASIDE.fullmatch(name) is not None
 
 
+def deletions(path: Path) -> list[Path]:
+    """The folders of partitions in a log directory that a broker has set aside to delete them.
+
+    Kafka: UnifiedLog.DELETE_DIR_SUFFIX
+    """
+    named = ((folder, _SET_ASIDE.fullmatch(folder.name)) for folder in sorted(path.iterdir()))
+    return [folder for folder, fate in named if fate and fate["fate"] == "delete" and _is_own_directory(folder)]
+
+
 def cluster_id(path: Path) -> str | None:
     """``cluster.id`` of the ``meta.properties`` in a log directory; None if the file or the line is absent."""
     return next(_properties(path, {"cluster.id"}), None)

@@ -218,7 +218,11 @@ class Cluster:
             producer_ids=ProducerIds(self.storage.reserved_producer_ids(), self.storage.reserve_producer_ids),
             machine=machines.coordinator,
         )
-        self._recover()
+        try:
+            self._recover()
+        except BaseException:
+            self.storage.release()
+            raise
         for name in INTERNAL_TOPICS:
             if name not in self.topics:
                 self.create_topic(name, settings.internal_partitions, _INTERNAL_CONFIGS[name])
@@ -449,6 +453,7 @@ class Cluster:
         partitions = [leader.name for leader in topic.partitions]
         for group in list(self.groups.known.values()):
             self.groups.delete_offsets(group.name, partitions)
+        self.consumer_groups.lose_topic(name, topic.topic_id)
 
     def find(self, topic: str | UUID, number: int) -> Leader | ErrorCode:
         """The leader of a partition, by the topic's name or id, or why there is none."""

@@ -318,6 +318,34 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
             self.machine = replace(self.machine, membership=replace(after, members=members))
         self.machine = replace(self.machine, membership=replace(self.machine.membership, epoch=epoch))
 
+    def lose_topic(self, topic: str, topic_id: str) -> None:
+        """A topic is gone: its id is its name until members are told, so that a new topic of that name is another one.
+
+        Args:
+            topic: its name.
+            topic_id: its id.
+        """
+
+        def renamed(partition: str) -> str:
+            name, _, number = partition.rpartition("-")
+            return f"{topic_id}-{number}" if name == topic else partition
+
+        members = {
+            member_id: replace(
+                each,
+                assigned=frozenset(map(renamed, each.assigned)),
+                revoking=frozenset(map(renamed, each.revoking)),
+                assignment_epochs=Map({renamed(name): epoch for name, epoch in each.assignment_epochs.items()}),
+            )
+            for member_id, each in self.machine.membership.members.items()
+        }
+        preferred = Map({renamed(name): who for name, who in self.machine.constants.preferred.items()})
+        self.machine = replace(
+            self.machine,
+            constants=replace(self.machine.constants, partitions=frozenset(preferred), preferred=preferred),
+            membership=replace(self.machine.membership, members=Map(members)),
+        )
+
     def raise_epoch(self) -> None:
         """Raise the group's epoch, because subscriptions have changed."""
         membership = self.machine.membership

@@ -63,6 +63,9 @@ FATES = frozenset(
 )
 """The faults of a request; the others are events of the cluster."""
 _NEVER_HANDLED = frozenset({Fault.CLOSE, Fault.ERROR})
+UNANSWERED = frozenset({Fault.DROP_ANSWER, Fault.WITHHOLD})
+"""The fates of an answer, which a Produce request with acks=0 does not have."""
+_ENDS_CONNECTIONS = frozenset({Fault.KILL_BROKER, Fault.RESTART})
 
 _SELECTING = ("api", "client", "topic", "transactional-id", "group", "broker")
 _CHOOSING = ("nth", "chance", "at-most")
@@ -115,12 +118,14 @@ class Asked:
         client: as the client calls itself.
         node: the broker that it came to.
         subjects: what it names.
+        is_silent: nobody waits for an answer.
     """
 
     api: str
     client: str
     node: int
     subjects: Subjects
+    is_silent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +172,7 @@ class Rule:
             Fault.MOVE_COORDINATOR: bool(transactional_ids or groups),
             Fault.DELAY_MARKERS: bool(transactional_ids),
             Fault.TIME_OUT_TRANSACTION: bool(transactional_ids),
-        }
+        } | dict.fromkeys(UNANSWERED, not asked.is_silent)
         return (
             self.api in {None, asked.api}
             and self.broker in {None, asked.node}
@@ -198,9 +203,17 @@ def _one_of(pattern: str | None, names: Sequence[str]) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Tally:
-    """A rule, with how many requests matched it and how often it fired; not the same as another one of that rule."""
+    """A rule, with how many requests matched it and how often it fired; not the same as another one of that rule.
+
+    Attributes:
+        rule: the rule.
+        number: the number of rules before it that say the same.
+        matched: requests that it is about.
+        fired: how often it fired.
+    """
 
     rule: Rule
+    number: int = 0
     matched: int = 0
     fired: int = 0
 
@@ -215,17 +228,20 @@ class Faults:
     Args:
         rules: in the order in which they are asked. All that fire bring about their events; of several fates the
             first one counts, and the rules after it have not fired.
-        seed: the seed of the chances.
+        seed: the seed of the chances. They depend on the rule's own words and requests, and on no other rule.
     """
 
     def __init__(self, rules: Sequence[Rule] = (), seed: int | str = 0) -> None:
-        self.tallies = [Tally(rule) for rule in rules]
+        self.tallies: list[Tally] = []
         self._removed: list[Tally] = []
         self._seed = seed
+        for rule in rules:
+            self.add(rule)
 
     def add(self, rule: Rule) -> Tally:
         """Add a rule; it counts from now on."""
-        self.tallies.append(Tally(rule))
+        alike = sum(str(each.rule) == str(rule) for each in (*self.tallies, *self._removed))
+        self.tallies.append(Tally(rule, alike))
         return self.tallies[-1]
 
     def remove(self, tally: Tally) -> None:
@@ -240,31 +256,34 @@ class Faults:
     def due(self, asked: Asked) -> list[Rule]:
         """The rules that fire at a request: events in their order, and one fate at most.
 
-        An event after a request that is never handled does not fire.
+        An event after a request that is never handled does not fire, nor does its fate or an event after it if an event
+        before it ends its connection.
         """
         chosen: list[Tally] = []
         spoiled = False
-        for number, tally in enumerate(self.tallies):
+        for tally in self.tallies:
             rule = tally.rule
             if not rule.matches(asked):
                 continue
             tally.matched += 1
             is_fate = rule.fault in FATES
-            if (is_fate and spoiled) or not self._chosen(number, tally):
+            if (is_fate and spoiled) or not self._chosen(tally):
                 continue
             spoiled = spoiled or is_fate
             chosen.append(tally)
         if any(tally.rule.fault in _NEVER_HANDLED for tally in chosen):
             chosen = [tally for tally in chosen if not tally.rule.after]
+        if any(tally.rule.fault in _ENDS_CONNECTIONS and not tally.rule.after for tally in chosen):
+            chosen = [tally for tally in chosen if not (tally.rule.after or tally.rule.fault in FATES)]
         for tally in chosen:
             tally.fired += 1
         return [tally.rule for tally in chosen]
 
-    def _chosen(self, number: int, tally: Tally) -> bool:
+    def _chosen(self, tally: Tally) -> bool:
         rule = tally.rule
         if (rule.nth and tally.matched not in rule.nth) or tally.fired == rule.at_most:
             return False
-        return Random(f"{self._seed}/{number}/{tally.matched}").random() < rule.chance  # noqa: S311 - below 1 always
+        return Random(f"{self._seed}/{rule}/{tally.number}/{tally.matched}").random() < rule.chance  # noqa: S311 - below 1 always
 
 
 # --- what a request names --------------------------------------------------------------------------------------------

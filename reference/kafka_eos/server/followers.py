@@ -4,9 +4,10 @@ Kafka: GroupMetadataManager
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from immutables import Map
 
@@ -97,6 +98,20 @@ class ConsumerGroups:
                 if group.current(follower.member_id).revoking:
                     follower.gives_up_by = now + follower.rebalance_ms
                 self._watch(group, follower)
+
+    def lose_topic(self, topic: str, topic_id: UUID) -> None:
+        """A topic is gone; the next heartbeat of each group starts a new assignment."""
+        for group in self.groups.known.values():
+            if isinstance(group, FollowingGroup):
+                group.lose_topic(topic, str(topic_id))
+
+    def _known_topics(self, partitions: Iterable[str]) -> dict[str, list[int]]:
+        """Partitions as members of the classic protocol are told of them: by topic, without topics that are gone.
+
+        Kafka: Utils.toConsumerProtocolAssignment
+        """
+        known = self.groups.cluster.topic_id
+        return {topic: numbers for topic, numbers in by_topic(partitions).items() if known(topic) is not None}
 
     # --- heartbeats --------------------------------------------------------------------------------------------------
 
@@ -379,7 +394,7 @@ class ConsumerGroups:
             "ErrorCode": ErrorCode.NONE,
             "ProtocolType": CONSUMER,
             "ProtocolName": side.protocol,
-            "Assignment": assignment_bytes(by_topic(current.assigned).items(), side.version),
+            "Assignment": assignment_bytes(self._known_topics(current.assigned).items(), side.version),
         }
 
     def classic_heartbeat(self, group: FollowingGroup, row: Message) -> ErrorCode:
@@ -461,7 +476,8 @@ class ConsumerGroups:
         return allowed and (bool(others) or replaced) and all(each.classic is not None for each in others)
 
     def _downgrade(self, group: FollowingGroup, leaving: Collection[Follower], *, rebalance: bool) -> None:
-        made = downgraded(group, self.groups.new(group.name), {each.member_id for each in leaving})
+        gone = {each.member_id for each in leaving}
+        made = downgraded(group, self.groups.new(group.name), gone, self._known_topics)
         group.followers.clear()
         self.groups.take_over(made, rebalance=rebalance)
 

@@ -411,13 +411,18 @@ class Groups:
             self._answer_join(group, member)
 
     def _join_error(self, row: Message, version: int, client_id: str) -> tuple[ErrorCode, str]:
-        """The reason why a member may not join, or ``NONE``; and its id, which it may be given here."""
+        """The reason why a member may not join, or ``NONE``; and its id, which it may be given here.
+
+        An id that a dynamic member was given to come back with is no instance's: Kafka has no error code for that.
+
+        Kafka: GroupMetadataManager.classicGroupJoinExistingMember
+        """
         name, member_id, instance_id = row["GroupId"], row["MemberId"], row.get("GroupInstanceId")
         if not name:
             return ErrorCode.INVALID_GROUP_ID, member_id
         if not MIN_SESSION_MS <= row["SessionTimeoutMs"] <= MAX_SESSION_MS:
             return ErrorCode.INVALID_SESSION_TIMEOUT, member_id
-        if name not in self.known and member_id:
+        if member_id and self.classic(name) is None:
             return ErrorCode.UNKNOWN_MEMBER_ID, member_id
         group = self._classic_for(name)
         if group is None:
@@ -426,6 +431,8 @@ class Groups:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id
         if not member_id:
             return self._new_member(group, instance_id, row["SessionTimeoutMs"], version, client_id)
+        if member_id in group.expected and instance_id is not None:
+            return ErrorCode.UNKNOWN_SERVER_ERROR, ""
         if group.expected.pop(member_id, None) is not None:
             return ErrorCode.NONE, member_id
         error = group.instance_error(member_id, instance_id)
@@ -433,7 +440,15 @@ class Groups:
         return error or (ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID), member_id
 
     def _classic_for(self, name: str) -> ClassicGroup | None:
-        """The classic group of this name, which is made if there is none with members; None if one of KIP-848 has."""
+        """The classic group of this name; None if one of KIP-848 has members.
+
+        If there is neither, a group is made, and written in place of one of KIP-848 without members.
+
+        Departs from Kafka: a member id that is unknown is refused before. Kafka 4.3 then forgets the group of KIP-848
+        although its records stay, so that its epochs begin again, until it is loaded.
+
+        Kafka: GroupMetadataManager.maybeDeleteEmptyConsumerGroup, classicGroupJoinToClassicGroup
+        """
         known = self.known.get(name)
         if isinstance(known, ClassicGroup):
             return known
@@ -441,6 +456,7 @@ class Groups:
             return None
         group = self.new(name)
         self.known[name] = group if known is None else group.with_offsets_of(known)
+        self._write_group(group)
         return group
 
     def _new_member(

@@ -8,7 +8,7 @@ Kafka: GroupMetadataManager.convertToConsumerGroup, convertToClassicGroup, Consu
        ClassicGroup.fromConsumerGroup
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from immutables import Map
@@ -16,7 +16,7 @@ from immutables import Map
 from kafka_eos.machines.consumer_group import ConsumerGroup, Membership
 from kafka_eos.machines.consumer_group import Member as Following
 from kafka_eos.machines.group_coordinator import Group
-from kafka_eos.server.consumer_groups import Assignment, ClassicSide, Follower, FollowingGroup, by_topic, following
+from kafka_eos.server.consumer_groups import Assignment, ClassicSide, Follower, FollowingGroup, following
 from kafka_eos.server.consumer_protocol import CONSUMER, assignment, assignment_bytes, subscription
 from kafka_eos.server.groups import ClassicGroup, Member, State
 
@@ -71,13 +71,19 @@ def upgraded(
     return made
 
 
-def downgraded(group: FollowingGroup, empty: ClassicGroup, leaving: Collection[str]) -> ClassicGroup:
+def downgraded(
+    group: FollowingGroup,
+    empty: ClassicGroup,
+    leaving: Collection[str],
+    told: Callable[[Iterable[str]], Mapping[str, list[int]]],
+) -> ClassicGroup:
     """A consumer group, whose members are all of the classic protocol, as a classic group.
 
     Args:
         group: the group, with members.
         empty: a new group of that name, which gets the members and the offsets.
         leaving: the ids of those that do not come along.
+        told: gives the numbers of partitions by topic.
     """
     for follower in group.followers.values():
         if follower.member_id in leaving:
@@ -92,7 +98,7 @@ def downgraded(group: FollowingGroup, empty: ClassicGroup, leaving: Collection[s
             session_ms=side.session_ms,
             rebalance_ms=follower.rebalance_ms,
             protocols=side.protocols,
-            assignment=assignment_bytes(by_topic(group.target(follower.member_id)).items(), side.version),
+            assignment=assignment_bytes(told(group.target(follower.member_id)).items(), side.version),
         )
     members = frozenset(empty.members)
     empty.machine = replace(

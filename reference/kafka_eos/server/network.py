@@ -23,7 +23,7 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.transaction_coordinator import ONGOING
 from kafka_eos.server.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE, Broker, Cluster, Limits
 from kafka_eos.server.error_counters import ErrorCounters
-from kafka_eos.server.faults import FATES, Asked, Fault, Faults, Rule, Subjects, subjects_of
+from kafka_eos.server.faults import FATES, UNANSWERED, Asked, Fault, Faults, Rule, Subjects, subjects_of
 from kafka_eos.server.handlers import handle
 from kafka_eos.server.handlers.request import Request, served_versions
 from kafka_eos.server.refusals import refusal
@@ -36,7 +36,6 @@ SMALLEST_FRAME = 8
 """Bytes: API, version and correlation id are in each."""
 
 _API_VERSIONS = 18
-_UNANSWERED = frozenset({Fault.DROP_ANSWER, Fault.WITHHOLD})
 _READ_AHEAD = 1 << 16
 
 
@@ -341,7 +340,7 @@ class Connection(asyncio.Protocol):
     def _write(self, exchange: Exchange, row: Message) -> None:
         fate, transport = exchange.fate, self._transport
         is_open = transport is not None and not transport.is_closing()
-        delivered = is_open and (fate is None or fate.fault not in _UNANSWERED)
+        delivered = is_open and (fate is None or fate.fault not in UNANSWERED)
         answer = self._tell(exchange, row, delivered=delivered)
         if delivered and transport is not None:
             transport.write(len(answer).to_bytes(4, "big") + answer)
@@ -507,7 +506,13 @@ class Server:
         if self.faults is None or not self.faults.tallies:
             return []
         subjects = subjects_of(request.row, self.cluster.names)
-        asked = Asked(api=request.api, client=request.client_id, node=request.node, subjects=subjects)
+        asked = Asked(
+            api=request.api,
+            client=request.client_id,
+            node=request.node,
+            subjects=subjects,
+            is_silent=_is_silent(request),
+        )
         return self.faults.due(asked)
 
     def bring_about(self, rule: Rule, request: Request) -> None:
@@ -549,10 +554,13 @@ class Server:
 
     def time_out_transaction(self, name: str) -> bool:
         """Begin to abort an open transaction; whether there was one."""
-        known = self.cluster.transactions.known.get(name)
+        coordinators = self.cluster.transactions
+        known = coordinators.known.get(name)
         if known is None or known.state is not ONGOING or known.machine.metadata.pending is not None:
             return False
-        self.cluster.transactions.time_out_now(known, self.cluster.now)
+        if coordinators.is_loading(name):  # its coordinator does not know it yet
+            return False
+        coordinators.time_out_now(known, self.cluster.now)
         return True
 
     def kill(self, node: int, seconds: float, to: int | None = None) -> None:

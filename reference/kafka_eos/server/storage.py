@@ -21,7 +21,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, META_PROPERTIES, Partition, find_log_directories
+from kafka_eos.formats.log_directory import (
+    LEADER_EPOCH_CHECKPOINT,
+    META_PROPERTIES,
+    Partition,
+    deletions,
+    find_log_directories,
+)
 from kafka_eos.formats.record_batch import RecordBatch
 from kafka_eos.formats.segment import CorruptRegion, MalformedFile, RegionKind, read_leader_epochs, read_segment
 
@@ -45,6 +51,10 @@ CHECKPOINTS = (
 """The files with an offset of each partition, of which a Kafka broker may have left more than are kept up here."""
 TOPICS_AND_CONFIGS = "topics-and-configs.json"
 """The file for what Kafka keeps in ``__cluster_metadata``: replicas, and configurations that clients have set."""
+
+
+_SERVED: dict[tuple[int, int], "Directory"] = {}
+"""The directories that clusters of this process have, by device and inode of the lock, which keeps only others out."""
 
 
 class DamagedLog(ValueError):  # noqa: N818 - named for the data
@@ -377,6 +387,9 @@ class Memory:
     def note(self, what: dict[str, Any]) -> None:
         """Do nothing: no later process asks what clients have set."""
 
+    def release(self) -> None:
+        """Do nothing: nobody else could have it."""
+
     def close(self) -> None:
         """Do nothing: no file is open."""
 
@@ -387,6 +400,7 @@ class Directory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: int | None = None
+        self._identity = 0, 0
 
     def cluster_id(self, proposed: str) -> str:
         """The id of the cluster that the directory belongs to; a new directory, which is made, takes the proposed one.
@@ -415,16 +429,27 @@ class Directory:
         """
         if self._lock is not None:
             (self.path / CLEAN_SHUTDOWN).touch()
+            self.release()
+
+    def release(self) -> None:
+        """Let another cluster have the directory, without a word to it: so does the end of a process."""
+        if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+            del _SERVED[self._identity]
 
     def _take(self) -> None:
-        """Keep other processes out for as long as this one lives.    Kafka: FileLock."""
-        self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        """Keep other clusters out, those of other processes as well.    Kafka: FileLock."""
+        lock = self.path / LOCK
+        lock.touch(0o644)
+        self._identity = lock.stat().st_dev, lock.stat().st_ino
+        if _SERVED.setdefault(self._identity, self) is not self:  # to open the file, and close it, would end the lock
+            raise DamagedLog(f"{self.path}: another cluster of this process serves it")
+        self._lock = os.open(lock, os.O_RDWR)
         try:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(self._lock)
+            self.release()
             raise DamagedLog(f"{self.path}: another process serves it") from None
         (self.path / CLEAN_SHUTDOWN).unlink(missing_ok=True)
 
@@ -435,18 +460,21 @@ class Directory:
     def recover(self) -> Iterator[Recovered]:
         """The partitions of an earlier process, without the controllers' log.
 
-        A partition in a folder of its own below the directory, such as a copy, is left out.
+        A partition in a folder of its own below the directory, such as a copy, is left out. Those that were set aside
+        are deleted, once all others are read.
 
         Raises:
             DamagedLog: when one cannot be read.
 
-        Kafka: LogManager.loadLogs
+        Kafka: LogManager.loadLogs, addLogToBeDeleted
         """
         for directory in find_log_directories(self.path):
             for partition in directory.partitions if directory.path == self.path.resolve() else ():
                 if partition.topic == METADATA_TOPIC:
                     continue
                 yield FileStore.recover(partition)
+        for folder in deletions(self.path):
+            shutil.rmtree(folder)
 
     def reserved_producer_ids(self) -> int:
         """The producer ids below this one are taken.

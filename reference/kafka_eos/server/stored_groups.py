@@ -50,7 +50,7 @@ STABLE, UNREVOKED, UNRELEASED = 0, 1, 2
 """The states of a member.    Kafka: MemberState."""
 
 _Ids = Callable[[str], UUID | None]
-"""Gives the id of a topic, or None for one that is gone."""
+"""Gives the id of a topic, or None for one that is gone, whose name here is its id."""
 
 
 def records_of(group: FollowingGroup, ids: _Ids) -> Records:
@@ -64,7 +64,8 @@ def records_of(group: FollowingGroup, ids: _Ids) -> Records:
     for member_id, follower in group.followers.items():
         add(MEMBER, _member(follower), MemberId=member_id)
     for pattern in sorted({each.pattern for each in group.followers.values() if each.pattern and each.resolved}):
-        topics = [topic for topic in by_topic(machine.constants.partitions) if re.fullmatch(pattern, topic)]
+        known = [topic for topic in by_topic(machine.constants.partitions) if ids(topic) is not None]
+        topics = [topic for topic in known if re.fullmatch(pattern, topic)]
         add(PATTERN, {"Topics": topics}, RegularExpression=pattern)
     add(EPOCH, {"Epoch": group.epoch})
     for member_id in group.followers:
@@ -107,12 +108,11 @@ def _current(follower: Follower, current: Following, ids: _Ids) -> Message:
 
 
 def _topics(ids: _Ids, partitions: Iterable[str], epochs: Mapping[str, int] = Map()) -> list[Message]:
-    """Partitions by the ids of their topics, each with its assignment epoch if there are any; a topic may be gone."""
+    """Partitions by the ids of their topics, each with its assignment epoch if there are any."""
     return [
-        {"TopicId": topic_id, "Partitions": numbers}
+        {"TopicId": ids(topic) or UUID(topic), "Partitions": numbers}
         | ({"AssignmentEpochs": [epochs[f"{topic}-{number}"] for number in numbers]} if epochs else {})
         for topic, numbers in by_topic(partitions).items()
-        if (topic_id := ids(topic)) is not None
     ]
 
 

@@ -259,7 +259,8 @@ class Coordinators:
         for transactional in list(self.known.values()):
             metadata = transactional.machine.metadata
             long_ago = transactional.update_ms + self.settings.id_expiration_ms <= now
-            if long_ago and metadata.state in AT_REST and metadata.pending is None:
+            is_idle = metadata.state in AT_REST and metadata.pending is None
+            if long_ago and is_idle and not self.is_loading(transactional.name):
                 self._take(transactional, transactional.machine.expire_transactional_id(), now)
                 del self.known[transactional.name]
 

@@ -441,6 +441,33 @@ def test_a_query_has_all_rows_whatever_another_query_of_the_same_view_has_asked_
         spark.conf.unset(setting)
 
 
+def test_a_view_keeps_the_plan_of_its_first_query_as_one_of_parquet_files_does_until_it_is_refreshed(
+    tmp_path: Path, spark: Any
+) -> None:
+    def add(number: int) -> None:
+        batch = build_batch([Record()], base_offset=number).encode()
+        write_segment(tmp_path / "logs" / "t-0" / f"{number:020d}.log", [batch])
+        spark.range(1).write.mode("append").parquet(str(tmp_path / "files"))
+
+    def make(view: str, source: str, path: str) -> None:
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} USING {source} OPTIONS (path '{tmp_path / path}')")
+
+    def counts() -> list[int]:
+        return [spark.table(view).count() for view in ("growing_log", "growing_files")]
+
+    add(0)
+    make("growing_log", "kafka_log", "logs")
+    make("growing_files", "parquet", "files")
+    assert counts() == [1, 1]
+    add(1)
+    assert counts() == [1, 1]
+    for view in ("growing_log", "growing_files"):
+        spark.sql(f"REFRESH TABLE {view}")
+    assert counts() == [1, 2]
+    make("growing_log", "kafka_log", "logs")
+    assert counts() == [2, 2]
+
+
 # --- growing segments ------------------------------------------------------------------------------------------------
 
 

@@ -741,6 +741,40 @@ def test_a_member_that_comes_with_its_id_after_a_generation_that_has_waited_for_
     assert found == [[(0, 1), (0, 2), (0, 3)]] * 2
 
 
+def test_an_id_that_a_dynamic_member_was_given_is_no_instances_as_in_kafka(both: Both) -> None:
+    name = "no-instance"
+    both.ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [name]})
+    row: Message = {"GroupId": name, "ProtocolType": "consumer", "Protocols": [{"Name": "range", "Metadata": b""}]}
+    row |= {"SessionTimeoutMs": 60_000, "RebalanceTimeoutMs": 1_000}
+    found = []
+    for port in both.ports.values():
+        given = row | {"MemberId": once_ready(port, "JoinGroup", 7, row | {"MemberId": ""})["MemberId"]}
+        answers = [ask(port, "JoinGroup", 7, given | more) for more in ({"GroupInstanceId": "i"}, {})]
+        found.append([(answer["ErrorCode"], answer["MemberId"] == given["MemberId"]) for answer in answers])
+    assert found == [[(E.UNKNOWN_SERVER_ERROR, False), (E.NONE, True)]] * 2
+
+
+def test_a_group_that_has_only_given_an_id_is_empty_as_in_kafka(both: Both) -> None:
+    name = "only-an-id"
+    both.ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [name]})
+    row: Message = {"GroupId": name, "ProtocolType": "consumer", "Protocols": [{"Name": "range", "Metadata": b""}]}
+    row |= {"SessionTimeoutMs": 60_000, "RebalanceTimeoutMs": 60_000}
+    found = []
+    for port in both.ports.values():
+        unknown = once_ready(port, "JoinGroup", 7, row | {"MemberId": "z"})
+        [described] = ask(port, "DescribeGroups", 5, {"Groups": [name]})["Groups"]
+        assert (unknown["ErrorCode"], described["GroupState"]) == (E.UNKNOWN_MEMBER_ID, "Dead")
+        assert ask(port, "JoinGroup", 7, row | {"MemberId": ""})["ErrorCode"] == E.MEMBER_ID_REQUIRED
+        deadline, listed = time.monotonic() + 20, list[Message]()
+        while not listed:  # written after the answer
+            assert time.monotonic() < deadline
+            listed = [each for each in ask(port, "ListGroups", 5, {})["Groups"] if each["GroupId"] == name]
+        found.append((listed, ask(port, "DescribeGroups", 5, {"Groups": [name]})["Groups"]))
+    kafka, served = found
+    assert served == kafka
+    assert served[0] == [{"GroupId": name, "ProtocolType": "", "GroupState": "Empty", "GroupType": "classic"}]
+
+
 def test_a_group_that_is_not_synced_is_that_of_kafka(both: Both) -> None:
     name = "not-synced"
     both.ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [name]})
@@ -1165,7 +1199,44 @@ def a_group_that_is_deleted(group: GroupAt) -> None:
     assert deleted["ErrorCode"] == 0
 
 
-@pytest.mark.parametrize("story", [dynamic_and_static_members, a_member_with_a_pattern, a_group_that_is_deleted])
+def a_topic_that_is_deleted(group: GroupAt) -> None:
+    group.beat("a", 0)
+    group.beat("b", 0)
+    _, kept = group.beat("a", 2, ALL)
+    group.beat("a", 2, kept)
+    group.beat("b", 3)
+    ask(group.port, "DeleteTopics", 5, {"TopicNames": [group.topic], "TimeoutMs": 10_000})
+    deadline = time.monotonic() + 20
+    while group.beat("a", 3)[1] is None:  # until the coordinator knows
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert group.beat("a", 3, kept)[0] == 3
+
+
+def a_group_that_becomes_classic(group: GroupAt) -> None:
+    group.beat("a", 0)
+    group.beat("a", -1)
+    protocols: list[Message] = [{"Name": "range", "Metadata": b""}]
+    row = {"GroupId": group.name, "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 60_000, "ProtocolType": "consumer"}
+    asked = ({"MemberId": "", "Protocols": protocols}, {"MemberId": "z", "Protocols": protocols}, {"MemberId": ""})
+    told = [ask(group.port, "JoinGroup", 7, row | each)["ErrorCode"] for each in asked]
+    assert told == [E.MEMBER_ID_REQUIRED, E.UNKNOWN_MEMBER_ID, E.INCONSISTENT_GROUP_PROTOCOL]
+    deadline = time.monotonic() + 20
+    while ("GroupMetadata", "{}") not in present(stored_records(group.port, group.name)):  # written after the answer
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+STORIES = [
+    dynamic_and_static_members,
+    a_member_with_a_pattern,
+    a_group_that_is_deleted,
+    a_topic_that_is_deleted,
+    a_group_that_becomes_classic,
+]
+
+
+@pytest.mark.parametrize("story", STORIES)
 def test_members_are_stored_as_by_kafka(both: Both, story: Callable[[GroupAt], None]) -> None:
     topic = both.topic(partitions=4)
     groups = [GroupAt(port, story.__name__, topic) for port in both.ports.values()]

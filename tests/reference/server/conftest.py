@@ -179,7 +179,11 @@ Make = Callable[..., Wire]
 
 @pytest.fixture
 def make() -> Make:
-    """A factory of clusters with a number of brokers, settings, machines and storage."""
+    """A factory of clusters with a number of brokers, settings, machines and storage.
+
+    A cluster in a directory that another one was made in is that of the next process: the one before has just ended.
+    """
+    served: list[Directory] = []
 
     def cluster(
         brokers: int = 1,
@@ -188,6 +192,11 @@ def make() -> Make:
         storage: Directory | Memory | None = None,
     ) -> Wire:
         addresses = [Broker(node, "127.0.0.1", 9091 + node) for node in range(1, brokers + 1)]
+        if isinstance(storage, Directory):
+            for each in served:
+                if each.path == storage.path:
+                    each.release()
+            served.append(storage)
         return Wire(Cluster(addresses, settings, storage, machines, now=NOW, seed=1))
 
     return cluster

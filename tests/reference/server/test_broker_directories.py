@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -293,6 +294,18 @@ def test_a_kill_in_a_deletion_leaves_what_can_be_served_and_deleted(
     assert ends(make(storage=Directory(tmp_path))) == (0, 3, 3, 3), "it is not the deleted one"
 
 
+def test_partitions_whose_deletion_was_cut_short_are_deleted_by_the_next_process(make: Make, tmp_path: Path) -> None:
+    """As Kafka 4.3 does a minute after its start. It keeps what is set aside for another reason, too."""
+    leave(make, tmp_path, build_batch([Record(value=b"v")]))
+    deleted, linked, *kept = (f"t-0.{'0f' * 16}-{fate}" for fate in ("delete", "delete", "future", "stray"))
+    linked = linked.replace("t", "u")
+    for name in (deleted, *kept):
+        shutil.copytree(tmp_path / "t-0", tmp_path / name)
+    (tmp_path / linked).symlink_to(tmp_path / "t-0")
+    assert ends(make(storage=Directory(tmp_path))) == (0, 1, 1, 1)
+    assert {path.name for path in tmp_path.glob("*.0f*")} == {linked, *kept}
+
+
 def test_of_the_batches_of_clients_those_of_one_partition_at_a_time_are_in_memory(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,3 +335,18 @@ def test_a_log_whose_offsets_go_back_has_no_record_that_a_time_can_name(make: Ma
     row = make(storage=Directory(tmp_path)).ask("ListOffsets", 7, ReplicaId=-1, IsolationLevel=0, Topics=topics)
     part = row["Topics"][0]["Partitions"][0]
     assert (part["ErrorCode"], part["Offset"]) == (E.NONE, -1)
+
+
+def test_a_batch_whose_records_are_broken_has_no_record_that_a_time_can_name(make: Make, tmp_path: Path) -> None:
+    """As in Kafka 4.3, for each of these payloads under a CRC that is right."""
+    whole = build_batch([Record(value=b"abcdefgh")], base_timestamp=10)
+    for payload in (whole.payload[:1], b"\x01" * len(whole.payload)):
+        leave(make, tmp_path, replace(whole, payload=payload)._sealed())
+        wire = make(storage=Directory(tmp_path))
+        rows = [{"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": at} for at in (0, -3, -1, 11)]
+        topics = [{"Name": "t", "Partitions": rows}]
+        told = wire.ask("ListOffsets", 7, ReplicaId=-1, IsolationLevel=0, Topics=topics)["Topics"][0]["Partitions"]
+        expected = [(E.INVALID_RECORD, -1), (E.INVALID_RECORD, -1), (E.NONE, 1), (E.NONE, -1)]
+        assert [(part["ErrorCode"], part["Offset"]) for part in told] == expected
+        wire.cluster.close()
+        shutil.rmtree(tmp_path)

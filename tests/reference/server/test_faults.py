@@ -7,7 +7,18 @@ from uuid import UUID
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.server.faults import Asked, Fault, Faults, MalformedPlan, Rule, Subjects, read_plan, rule_of, subjects_of
+from kafka_eos.server.faults import (
+    FATES,
+    Asked,
+    Fault,
+    Faults,
+    MalformedPlan,
+    Rule,
+    Subjects,
+    read_plan,
+    rule_of,
+    subjects_of,
+)
 from kafka_eos.server.handlers.request import served_versions
 from kafka_eos.server.refusals import REFUSABLE, refusal
 from kafka_eos.server.schemas import served_codec
@@ -122,6 +133,21 @@ def test_the_same_seed_spoils_the_same_requests_and_another_one_others() -> None
     assert 30 < sum(run(1)) < 90
 
 
+def test_the_chances_of_a_rule_do_not_depend_on_other_rules() -> None:
+    own, other, third = (rule("advance-clock", topic=topic, seconds=1, chance=0.3) for topic in ("t*", "?", "*"))
+
+    def fired(faults: Faults) -> list[bool]:
+        return [own in faults.due(asked()) for _ in range(200)]
+
+    assert fired(Faults([own])) == fired(Faults([other, own])) == fired(Faults([own, other]))
+    removed = Faults([third, other, own])
+    removed.remove(removed.tallies[0])
+    assert fired(removed) == fired(Faults([own]))
+    twice = Faults([own, own])
+    counts = [len(twice.due(asked())) for _ in range(200)]
+    assert set(counts) == {0, 1, 2}, "two rules that say the same do not always fire together"
+
+
 def test_a_rule_says_which_requests_it_is_about() -> None:
     every = {"api": "Produce", "client": "c*", "topic": "t", "transactional_id": "x", "group": "g", "broker": 2}
     said = "close Produce client c* topic t transactional-id x group g broker 2 nth 1, 3"
@@ -152,19 +178,31 @@ def test_of_two_rules_that_are_alike_the_one_that_is_meant_is_removed() -> None:
 
 
 def test_a_request_has_one_fate_and_all_events() -> None:
-    faults = Faults([rule("close", nth=1), rule("delay", seconds=1), rule("move-leader"), rule("restart")])
+    events = [rule("move-leader"), rule("advance-clock", seconds=1)]
+    faults = Faults([rule("close", nth=1), rule("delay", seconds=1), *events])
     first, second = faults.due(asked()), faults.due(asked())
-    assert [each.fault for each in first] == [Fault.CLOSE, Fault.MOVE_LEADER, Fault.RESTART]
-    assert [each.fault for each in second] == [Fault.DELAY, Fault.MOVE_LEADER, Fault.RESTART]
+    assert [each.fault for each in first] == [Fault.CLOSE, Fault.MOVE_LEADER, Fault.ADVANCE_CLOCK]
+    assert [each.fault for each in second] == [Fault.DELAY, Fault.MOVE_LEADER, Fault.ADVANCE_CLOCK]
     assert [tally.fired for tally in faults.tallies] == [1, 1, 2, 2]
 
 
 def test_an_event_after_a_request_that_is_never_handled_has_not_fired() -> None:
     fates = [rule("close", nth=1), rule("error", api="Produce", error="NOT_COORDINATOR", nth=2)]
-    faults = Faults([rule("restart", when="after"), rule("restart", when="before"), *fates])
+    faults = Faults([rule("restart", when="after"), rule("move-leader", when="before"), *fates])
     found = [[each.fault for each in faults.due(asked())] for _ in range(3)]
-    assert found == [[Fault.RESTART, Fault.CLOSE], [Fault.RESTART, Fault.ERROR], [Fault.RESTART, Fault.RESTART]]
+    moved = Fault.MOVE_LEADER
+    assert found == [[moved, Fault.CLOSE], [moved, Fault.ERROR], [Fault.RESTART, moved]]
     assert [tally.fired for tally in faults.tallies] == [1, 3, 1, 1]
+
+
+@pytest.mark.parametrize("ends", [{"do": "restart"}, {"do": "kill-broker", "seconds": 1}])
+def test_a_request_whose_connection_an_event_has_ended_meets_nothing_more(ends: Mapping[str, Any]) -> None:
+    later = [rule("delay", seconds=1), rule("move-leader", when="after"), rule("restart", when="after")]
+    first, last = rule("move-leader"), rule("advance-clock", seconds=1)
+    faults = Faults([first, rule(**ends, nth=1), *later, last])
+    assert [str(each.fault) for each in faults.due(asked())] == ["move-leader", ends["do"], "advance-clock"]
+    assert [tally.fired for tally in faults.tallies] == [1, 1, 0, 0, 0, 1]
+    assert [str(each.fault) for each in faults.due(asked())][1:3] == ["delay", "move-leader"]
 
 
 def test_what_has_nothing_to_move_is_no_match() -> None:
@@ -174,6 +212,18 @@ def test_what_has_nothing_to_move_is_no_match() -> None:
         named = Subjects(tuple(("t", number) for number in numbers), (), ())
         assert rule("move-leader").matches(Asked(api="Fetch", client="c", node=1, subjects=named)) == moves
     assert rule("restart").matches(nothing)
+
+
+def test_an_answer_that_nobody_waits_for_has_no_fate() -> None:
+    silent = Asked(api="Produce", client="c", node=1, subjects=Subjects((), (), ()), is_silent=True)
+    matches = {do for do in map(str, FATES) if rule_for(do).matches(silent)}
+    assert matches == {"close", "delay", "repeat", "overtake", "error"}
+
+
+def rule_for(fate: str) -> Rule:
+    needs: dict[str, Mapping[str, Any]] = {"delay": {"seconds": 1}, "overtake": {"seconds": 1}}
+    needs["error"] = {"api": "Produce", "error": "NOT_COORDINATOR"}
+    return rule(fate, **needs.get(fate, {}))
 
 
 @pytest.mark.parametrize(

@@ -733,6 +733,16 @@ def test_members_of_an_unknown_instance_are_unknown(wire: Wire) -> None:
     assert answer["ErrorCode"] == E.UNKNOWN_MEMBER_ID
 
 
+def test_an_id_that_a_dynamic_member_was_given_is_no_instances(wire: Wire) -> None:
+    """The expected answers are Kafka's: see test_beside_kafka.py."""
+    member = named(wire)
+    refused, joined = join(wire, member, GroupInstanceId="i"), join(wire, member)
+    assert refused is not None
+    assert (refused["ErrorCode"], refused["MemberId"]) == (E.UNKNOWN_SERVER_ERROR, "")
+    assert joined is not None
+    assert (joined["ErrorCode"], joined["MemberId"], joined["GenerationId"]) == (E.NONE, member, 1)
+
+
 def test_a_group_needs_a_name_and_a_sync_the_protocol_of_the_group(wire: Wire) -> None:
     member = alone(wire)
     for api, more in (

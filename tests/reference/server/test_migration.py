@@ -232,6 +232,23 @@ def test_an_assignment_is_told_in_the_version_of_the_members_first_assignor(wire
     assert sync(wire, member, joined["GenerationId"]) == (E.NONE, given())
 
 
+@pytest.mark.parametrize("turns_back", [False, True])
+def test_a_member_of_the_classic_protocol_is_not_told_of_a_topic_that_is_gone(wire: Wire, turns_back: bool) -> None:
+    """Kafka: Utils.toConsumerProtocolAssignment."""
+    member = classic(wire)
+    beat(wire, "new", 0)
+    generation = join(wire, member, (0, 1, 2, 3))["GenerationId"]
+    wire.ask("DeleteTopics", 5, TopicNames=["t"], TimeoutMs=1_000)
+    if turns_back:
+        wire.ask("ConsumerGroupHeartbeat", 1, GroupId="g", MemberId="new", MemberEpoch=-1)
+        assert kind(wire)[0] == "classic"
+        group = wire.cluster.groups.classic("g")
+        assert group is not None
+        assert group.members[member].assignment == given()
+    else:
+        assert sync(wire, member, generation) == (E.NONE, given())
+
+
 def test_a_member_of_the_classic_protocol_that_does_not_sync_is_removed(wire: Wire) -> None:
     beat(wire, "new", 0)
     member = str(join(wire)["MemberId"])

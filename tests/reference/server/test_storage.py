@@ -96,6 +96,7 @@ def test_a_partition_is_found_again_with_all_its_segments(tmp_path: Path, monkey
     store = directory.create("t", 0, UUID(int=5))
     store.epochs([(0, 0), (1, 2)])
     written = fill(store, [10, 20, 30])
+    directory.close()
     assert Directory(tmp_path).cluster_id("other") == "c"
     [found] = Directory(tmp_path).recover()
     assert (found.topic, found.partition, found.topic_id) == ("t", 0, UUID(int=5))
@@ -199,6 +200,34 @@ def test_a_directory_has_one_process_that_serves_it(tmp_path: Path) -> None:
     assert f"DamagedLog: {tmp_path}: another process serves it" in other().stderr
     held.close()
     assert other().returncode == 0
+
+
+def test_a_directory_has_one_cluster_of_a_process_that_serves_it(tmp_path: Path) -> None:
+    """As in Kafka, where the second one is told of an OverlappingFileLockException.    Kafka: FileLock.tryLock."""
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    brokers = [Broker(1, "127.0.0.1", 9092)]
+    held = Cluster(brokers, storage=Directory(tmp_path / "data"), now=0)
+    for other in ("data", "link"):
+        with pytest.raises(DamagedLog, match=rf"{other}: another cluster of this process serves it"):
+            Cluster(brokers, storage=Directory(tmp_path / other), now=0)
+    code = "import sys; from pathlib import Path; from kafka_eos.server.storage import Directory; "
+    code += "Directory(Path(sys.argv[1])).cluster_id('d')"
+    refused = subprocess.run([sys.executable, "-c", code, tmp_path / "data"], capture_output=True, check=False)
+    assert b"another process serves it" in refused.stderr, "the one that was refused has not ended the lock"
+    held.close()
+    Cluster(brokers, storage=Directory(tmp_path / "link"), now=0).close()
+
+
+def test_a_directory_that_cannot_be_served_can_be_once_it_is_mended(tmp_path: Path) -> None:
+    brokers = [Broker(1, "127.0.0.1", 9092)]
+    Cluster(brokers, storage=Directory(tmp_path), now=0).close()
+    damaged = tmp_path / "__consumer_offsets-0" / "partition.metadata"
+    kept = damaged.read_bytes()
+    damaged.unlink()
+    with pytest.raises(DamagedLog, match=r"partition\.metadata"):
+        Cluster(brokers, storage=Directory(tmp_path), now=0)
+    damaged.write_bytes(kept)
+    Cluster(brokers, storage=Directory(tmp_path), now=0).close()
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not list open files")

@@ -14,14 +14,26 @@ from kafka_eos.formats.record_batch import Record, decode_batch
 from kafka_eos.machines.consumer_group import ConsumerGroup
 from kafka_eos.server.cluster import CONSUMER_OFFSETS, Broker, Cluster, Settings
 from kafka_eos.server.consumer_groups import FollowingGroup
-from kafka_eos.server.offset_records import CURRENT, EPOCH, MEMBER, OFFSET, TOPICS, key_bytes, kind_of, value_bytes
+from kafka_eos.server.offset_records import (
+    CLASSIC_GROUP,
+    CURRENT,
+    EPOCH,
+    MEMBER,
+    OFFSET,
+    TARGET_EPOCH,
+    TOPICS,
+    key_bytes,
+    kind_of,
+    read_value,
+    value_bytes,
+)
 from kafka_eos.server.storage import Directory
 from kafka_eos.server.stored_groups import restored
 from kafka_eos.wire.protocol import Message
 
 from .conftest import NOW, Make, Wire
 from .test_consumer_groups import beat, commit, halved, parts
-from .test_migration import classic, classic_beat, join
+from .test_migration import classic, classic_beat, join, kind
 
 E = ErrorCode
 ALL = {0, 1, 2, 3}
@@ -226,6 +238,32 @@ def test_members_are_told_after_a_restart_that_a_topic_is_gone(wire: Wire, comes
     assert wire.ask("ConsumerGroupHeartbeat", 1, **asked | {"TopicPartitions": []})["MemberEpoch"] == 3
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_each_member_gives_a_deleted_topic_up_before_it_is_led_on(wire: Wire, restarts: bool) -> None:
+    """As in Kafka 4.3: also a member that is asked only after another one, and after a restart."""
+    kept, _ = halved(wire)[0], beat(wire, "b", 3)
+    old, owned = wire.cluster.topic_id("t"), sorted({0, 1, 2, 3} - set(kept))
+    wire.ask("DeleteTopics", 5, TopicNames=["t"], TimeoutMs=1_000)
+    wire.topic(partitions=4)  # with another id
+
+    def says(member: str, epoch: int, parts: list[int]) -> Message:
+        rows = [{"TopicId": old, "Partitions": parts}] if parts else []
+        asked: Message = {"GroupId": "g", "MemberId": member, "MemberEpoch": epoch, "TopicPartitions": rows}
+        return wire.ask("ConsumerGroupHeartbeat", 1, **asked)
+
+    for member, has in (("a", kept), ("b", owned)):
+        if restarts:
+            wire = again(wire)
+        told = says(member, 3, has)
+        assert (told["MemberEpoch"], parts(told)) == (3, set()), member
+        assert says(member, 3, has)["MemberEpoch"] == 3, "it still has them"
+        told = says(member, 3, [])
+        assert told["MemberEpoch"] == 4
+        assert [topic["TopicId"] for topic in told["Assignment"]["TopicPartitions"]] == [wire.cluster.topic_id("t")]
+        assert len(parts(told) or ()) == 2
+    assert wire.cluster.topic_id("t") != old
+
+
 def test_records_of_kafka_before_4_3_are_read_and_those_that_are_no_longer_written_are_removed(wire: Wire) -> None:
     beat(wire, "a", 0)
     topic_id = wire.cluster.topic_id("t")
@@ -243,6 +281,29 @@ def test_records_of_kafka_before_4_3_are_read_and_those_that_are_no_longer_writt
     assert [commit(wire, "a", epoch) for epoch in (1, 2)] == [E.STALE_MEMBER_EPOCH, E.NONE]
     beat(wire, "b", 0)
     assert [record.value for record in written(wire.cluster) if record.key == topics] == [older[topics], None]
+
+
+def test_a_new_classic_group_is_written_before_it_has_a_generation(wire: Wire) -> None:
+    """The expected records are Kafka's: see test_beside_kafka.py."""
+    beat(wire, "a", 0)
+    commit(wire, "a", 2)
+    beat(wire, "a", -1)
+    before = list(written(wire.cluster))
+    assert join(wire, "z")["ErrorCode"] == E.UNKNOWN_MEMBER_ID
+    assert list(written(wire.cluster)) == before
+    assert join(wire)["ErrorCode"] == E.MEMBER_ID_REQUIRED
+    added = list(written(wire.cluster))[len(before) :]
+    assert [(kind_of(record.key or b""), record.value is None) for record in added] == [
+        (TARGET_EPOCH, True),
+        (EPOCH, True),
+        (CLASSIC_GROUP, False),
+    ]
+    content = read_value(CLASSIC_GROUP, added[-1].value or b"")
+    names = ("protocolType", "generation", "protocol", "leader", "members")
+    assert [content[name] for name in names] == ["", 0, None, None, []]
+    wire = again(wire)
+    assert kind(wire) == ("classic", "Empty")
+    assert wire.cluster.groups.fetch("g", "t-0", require_stable=True)[1] is not None
 
 
 Steps = list[tuple[str, str, bool]]

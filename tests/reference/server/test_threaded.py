@@ -451,6 +451,16 @@ def test_a_batch_without_acknowledgement_that_fails_costs_the_connection(
             break
 
 
+@pytest.mark.parametrize("fate", ["drop-answer", "withhold"])
+def test_the_answer_that_a_fault_takes_is_one_that_is_waited_for(start: Start, connect: Connect, fate: str) -> None:
+    cluster = start()
+    tally = cluster.fault(fate, api="Produce")
+    client, batch = connect(cluster), build_batch([Record()], base_timestamp=1).encode()
+    client.send("Produce", 9, Acks=0, TopicData=[{"Name": "t", "PartitionData": [{"Index": 0, "Records": batch}]}])
+    assert client.ask("ListGroups", 4) is not None
+    assert (end_offset(cluster), tally.matched, tally.fired) == (1, 0, 0)
+
+
 def added(producer_id: int, epoch: int) -> Message:
     """A request to add a partition to a transaction."""
     return {
@@ -503,6 +513,10 @@ def test_a_transaction_times_out_at_once(start: Start, connect: Connect) -> None
     assert state(cluster) is TransactionState.COMPLETE_ABORT
     assert client.commit(producer) == ErrorCode.INVALID_TXN_STATE
     assert not cluster.time_out_transaction("x")
+    client.begin()
+    cluster.call(lambda server: server.cluster.transactions.loading.update({"__transaction_state-0": 1 << 62}))
+    assert cluster.call(lambda server: server.cluster.state_partition("x").name) == "__transaction_state-0"
+    assert not cluster.time_out_transaction("x"), "its coordinator does not know it yet"
 
 
 def test_a_transaction_times_out_when_the_clock_goes_on(start: Start, connect: Connect) -> None:

@@ -447,6 +447,28 @@ def test_a_coordinator_that_crashes_while_it_loads_is_loading_until_its_own_brok
     assert wire.ask("InitProducerId", 4, leader.node, **asked)["ErrorCode"] == E.NONE
 
 
+def test_a_coordinator_that_loads_aborts_and_forgets_nothing(make: Make) -> None:
+    """Kafka: TransactionStateManager.timedOutTransactions, removeExpiredTransactionalIds."""
+    wire = make(settings=Settings(transactions=TransactionSettings(id_expiration_ms=1_000)))
+    wire.topic()
+    wire.init("idle")
+    _, *who = wire.init("open")
+    assert wire.add((who[0], who[1]), name="open") == E.NONE
+    coordinators = wire.cluster.transactions
+
+    def states() -> dict[str, str]:
+        return {name: known.state.name for name, known in coordinators.known.items()}
+
+    coordinators.loading = {wire.cluster.state_partition(name).name: 1 << 62 for name in ("idle", "open")}
+    wire.wait(100_000)
+    assert states() == {"idle": "EMPTY", "open": "ONGOING"}
+    coordinators.loading = {}
+    wire.wait(1_000)
+    assert states() == {"idle": "EMPTY", "open": "COMPLETE_ABORT"}
+    wire.wait(EXPIRY_CHECK_MS)
+    assert states() == {}
+
+
 # --- what another process finds --------------------------------------------------------------------------------------
 
 

@@ -151,9 +151,8 @@ def consumer_group_heartbeat(cluster: Cluster, request: Request) -> Message:
     owned = None
     if row["TopicPartitions"] is not None:
         owned = frozenset(
-            f"{cluster.names[topic['TopicId']]}-{number}"
+            f"{cluster.names.get(topic['TopicId'], str(topic['TopicId']))}-{number}"
             for topic in row["TopicPartitions"]
-            if topic["TopicId"] in cluster.names
             for number in topic["Partitions"]
         )
     client = request.client_id, request.client_host

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 from uuid import UUID
 
-from kafka_eos.errors import ErrorCode
+from kafka_eos.errors import ErrorCode, MalformedBatch
 from kafka_eos.formats.record_batch import HEADER_BYTES, NO_PRODUCER_ID, decode_batch
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster
@@ -318,7 +318,10 @@ def list_offsets(cluster: Cluster, request: Request) -> Message:
         leader = cluster.find_led(topic, number, node, row.get("CurrentLeaderEpoch", -1))
         if isinstance(leader, ErrorCode):
             return {"PartitionIndex": number, "ErrorCode": leader}
-        timestamp, offset, epoch = _offset_at(leader, row["Timestamp"], committed)
+        try:
+            timestamp, offset, epoch = _offset_at(leader, row["Timestamp"], committed)
+        except MalformedBatch:
+            return {"PartitionIndex": number, "ErrorCode": ErrorCode.INVALID_RECORD}
         found = {"Timestamp": timestamp, "Offset": offset, "LeaderEpoch": epoch}
         return {"PartitionIndex": number, "ErrorCode": ErrorCode.NONE, **found}
 
@@ -330,6 +333,12 @@ _NOT_FOUND = -1, -1, -1
 
 def _offset_at(leader: Leader, timestamp: int, committed: bool) -> tuple[int, int, int]:
     """The timestamp, the offset and its leader epoch that answer a question; -1 for what is not told or not found.
+
+    Departs from Kafka: all records of a batch are read, also those after the one that is found.
+
+    Raises:
+        MalformedBatch: a batch has other records than it says. Kafka answers INVALID_RECORD or UNKNOWN_SERVER_ERROR,
+            depending on where its reader fails.
 
     Kafka: UnifiedLog.fetchOffsetByTimestamp, which finds the largest timestamp among deleted records as well.
     """
