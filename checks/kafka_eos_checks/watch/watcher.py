@@ -142,7 +142,8 @@ class Watcher:
     missing: frozenset[str] = frozenset()
     endings: Endings = field(default_factory=Endings)
     _behind: set[Place] = field(default_factory=set)  # not read up to its end since this round of endings began
-    _initial: set[Place] = field(default_factory=set)
+    _initial: set[Place] = field(default_factory=set)  # there when the watch began, and not read yet
+    _begins: bool = True
     _leaders: dict[Place, int] = field(default_factory=dict)
     _refreshed_ms: int | None = None
     _checked_ms: int | None = None
@@ -162,7 +163,7 @@ class Watcher:
 
     def resume(self, row: dict[str, Any]) -> None:
         """Continue from the state that :meth:`to_json` gave."""
-        self.cluster_id = row["cluster_id"]
+        self.cluster_id, self._begins = row["cluster_id"], False
         states = map(partition_from_json, row["partitions"])
         self.partitions = {(state.topic, state.partition): state for state in states}
         self.endings.resume(row["decided"])
@@ -265,8 +266,8 @@ class Watcher:
         self.missing = missing
         for place in [place for place in self.partitions if self._is_gone(place, topics)]:
             yield from self.partitions.pop(place).resolve(lambda _: True, "its topic was deleted", now_ms)
-        if not self.partitions:
-            self._initial |= self._leaders.keys()
+        if self._begins:
+            self._initial, self._begins = set(self._leaders), False
         new = [place for place in self._leaders if place not in self.partitions and self._is_due(place, now_ms)]
         self._begin([place for place in new if self._leaders[place] >= 0], topics)
 
@@ -296,6 +297,7 @@ class Watcher:
                 self.partitions[topic, number] = PartitionState(
                     topic=topic, partition=number, topic_id=topics.ids[topic], position=offset
                 )
+                self._initial.discard((topic, number))
 
     def _take(self, node: int, place: Place, answer: Fetched, now_ms: int) -> list[Report]:
         state = self.partitions[place]

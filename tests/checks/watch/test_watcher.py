@@ -1114,6 +1114,39 @@ def test_by_default_a_watcher_starts_at_the_last_stable_offset_or_a_new_partitio
     assert found(watcher, at=NOW + 10_000) == [("duplicate", 1)]
 
 
+def twice(log: Log) -> None:
+    for _ in range(2):
+        log.append(Batch(0, log.end, log.end, 9, 0, 0, 0, unsequenced=False))
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_partition_that_comes_to_a_cluster_without_any_is_read_from_its_start(
+    is_resumed: bool, written: Written
+) -> None:
+    written.logs.clear()
+    watcher = written.watcher(from_start=False)
+    assert found(watcher) == []
+    if is_resumed:
+        kept, watcher = watcher.to_json(), written.watcher(from_start=False)
+        watcher.resume(kept)
+    twice(written.logs.setdefault(PLACE, Log()))
+    assert found(watcher, at=NOW + REFRESH_MS) == [("duplicate", 1)]
+
+
+@pytest.mark.parametrize("others", [(), (("payments", 0),)])
+def test_a_topic_that_was_there_at_first_and_is_made_again_is_read_from_its_start(
+    others: tuple[Place, ...], written: Written
+) -> None:
+    written.logs |= {place: Log() for place in others}
+    twice(written.logs[PLACE])
+    watcher = written.watcher(from_start=False)
+    assert found(watcher) == []
+    del written.logs[PLACE]
+    assert found(watcher, at=NOW + REFRESH_MS) == []
+    twice(written.logs.setdefault(PLACE, Log()))
+    assert found(watcher, at=NOW + 2 * REFRESH_MS) == [("duplicate", 1)]
+
+
 def test_a_log_that_ends_before_the_read_position_was_truncated(written: Written) -> None:
     log = written.logs[PLACE]
     for sequence in range(5):
