@@ -162,9 +162,33 @@ def security_of(properties: Mapping[str, str], source: str = "properties") -> Se
     return Security(tls=tls, mechanism=mechanism, username=username, password=password)
 
 
+# A comment; or the name of an option and its value, in quotes of either kind or as a word.
+_JAAS = re.compile(
+    r"""/\*.*?\*/|//[^\n]*|([\w.$-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|((?:[^\W\d]|\$)[\w.$-]*))""",
+    re.DOTALL,
+)
+_IN_QUOTES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
 def _login(jaas: str) -> dict[str, str]:
-    """The options of ``org.apache.kafka.common.security.plain.PlainLoginModule required username="u" …;``."""
-    return dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', jaas))
+    """The options of ``org.apache.kafka.common.security.plain.PlainLoginModule required username="u" …;``.
+
+    Kafka: JaasConfig
+    """
+    return {
+        found[1]: _unquoted(found[2] or found[3] or "") if found[4] is None else found[4]
+        for found in _JAAS.finditer(jaas)
+        if found[1] is not None
+    }
+
+
+def _unquoted(text: str) -> str:
+    """The text in quotes without its backslashes."""
+
+    def character(found: re.Match[str]) -> str:
+        return chr(int(found[1], 8)) if found[1] else _IN_QUOTES.get(found[2], found[2])
+
+    return re.sub(r"\\(?:([0-3]?[0-7]{1,2})|(.))", character, text, flags=re.DOTALL)
 
 
 def _context(given: Mapping[str, str], source: str) -> ssl.SSLContext:

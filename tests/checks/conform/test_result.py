@@ -77,7 +77,7 @@ def test_a_diagram_sends_each_request_to_the_broker_that_answers_it(
     monkeypatch.setattr(result, "sequence_diagram", draw)
     coordinator, group, leader = "transaction coordinator", "group coordinator", "partition leader"
     at = {"Produce": leader, "TxnOffsetCommit": group, "OffsetCommit": group, "JoinGroup": group}
-    at |= {"ConsumerGroupHeartbeat": group}
+    at |= {"ConsumerGroupHeartbeat": group, "OffsetDelete": group, "WriteTxnMarkers": leader}
     for request in mechanism.all_requests():
         exchange = SimpleNamespace(name="A", api=request.api, label="asked", answered="NONE", allowed=["NONE"])
         written = SimpleNamespace(name="A", api="", label="markers are written", answered="", allowed=[])

@@ -71,6 +71,32 @@ def test_both_families_of_names_mean_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "username", "password"),
+    [
+        (r'username="al\"i" password="a\\b";', 'al"i', "a\\b"),
+        ("username=alice password='s3 c';", "alice", "s3 c"),
+        ('username = "a" password = "";', "a", ""),
+        ("username=al.ice password=s3-x_$;", "al.ice", "s3-x_$"),
+        (r'username="\x\n\101\7a" password="p" user_bob="z";', "x\nA\aa", "p"),
+        ('/* username="no" */ username="u" // username="no"\n password="p;q" ;', "u", "p;q"),
+        (r'username="u" password="a=b username=\"x\"";', "u", 'a=b username="x"'),
+    ],
+)
+def test_a_login_of_jaas_is_read_as_kafka_reads_it(options: str, username: str, password: str) -> None:
+    jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required {options}"
+    given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
+    assert security_of(given) == Security(mechanism="PLAIN", username=username, password=password)
+
+
+@pytest.mark.parametrize("password", ["12", ""])
+def test_a_login_of_jaas_with_a_value_that_kafka_refuses_has_none(password: str) -> None:
+    jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required username=alice password={password};"
+    given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
+    with pytest.raises(UnusableProperties, match="sasl_plaintext needs"):
+        security_of(given)
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("nonsense\n", "line 1: 'nonsense' is not name=value"),
