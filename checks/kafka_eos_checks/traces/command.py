@@ -518,21 +518,27 @@ def _advised(registry: Registry, verdicts: Iterable[Verdict]) -> Iterator[Verdic
         )
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run ``traces``."""
+def _refuse_what_does_not_apply(arguments: argparse.Namespace) -> None:
     replays = arguments.spark or arguments.alone
     if replays and not arguments.paths:
         arguments.parser.error("--spark and --alone replay recorded logs and histories; give their PATHs")
     if arguments.kafka and not arguments.paths:
         arguments.parser.error("--kafka names the rules for recorded logs and histories; give their PATHs")
+    if arguments.only and arguments.paths:
+        arguments.parser.error("--only names one kind of the kept traces; leave it out, or the PATHs")
     if arguments.table and not replays:
         arguments.parser.error("--table has the verdicts of a replay; add --spark or --alone")
     if arguments.table and arguments.table.suffix not in {".jsonl", ".parquet"}:
         arguments.parser.error(f"--table {arguments.table}: write to a file named *.jsonl or *.parquet")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``traces``."""
+    _refuse_what_does_not_apply(arguments)
     check_outputs({"--table": arguments.table, "--json": arguments.json}, arguments.paths)
     try:
         registry = Registry()
-        if replays:
+        if arguments.spark or arguments.alone:
             verdicts = replayed(arguments, registry)
         elif arguments.paths:
             verdicts = given(models_of(registry, arguments.kafka), arguments.paths)

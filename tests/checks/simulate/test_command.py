@@ -115,6 +115,12 @@ def test_the_command_refuses_what_it_cannot_run(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_weight_is_refused_where_every_fault_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "transfer", "--fault", "Crash=2"]) == 2
+    told = "kafka-eos simulate: --fault is not for transfer, in which every fault is tried\n"
+    assert capsys.readouterr().err == told
+
+
 def test_a_recording_takes_the_place_of_an_earlier_simulated_one(tmp_path: Path) -> None:
     for replicas in (3, 1):
         plan = ["--seed", "7", "--steps", "120", "--replicas", str(replicas)]

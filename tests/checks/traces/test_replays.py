@@ -900,6 +900,7 @@ def test_nothing_to_replay_is_an_error(tmp_path: Path, capsys: pytest.CaptureFix
         (["--spark"], "give their PATHs"),
         (["logs", "--table", "v.jsonl"], "add --spark or --alone"),
         (["logs", "--alone", "--table", "v.txt"], "*.jsonl or *.parquet"),
+        (["logs", "--only", "told"], "--only names one kind of the kept traces; leave it out, or the PATHs"),
     ],
 )
 def test_options_of_a_replay_need_each_other(
