@@ -36,6 +36,7 @@ from typing import Any
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
+from kafka_eos_checks.conform.wire import error_name
 from kafka_eos_checks.kit.verdict import first_of
 from kafka_eos_checks.watch.advice import WORDS, Tools, hangs, nobody_tells, will_end
 from kafka_eos_checks.watch.backoff import BackOff
@@ -69,7 +70,7 @@ REFRESH_MS = 10_000  # between looks for new topics and leaders
 CHECK_MS = 2_000  # between questions to the coordinators
 MOST_NAMES = 10_000  # of transactional ids that are remembered
 NAMED = 3  # partitions in a line about many
-_UNTOLD = "the leader tells no offset"
+_UNTOLD, _LEFT_OUT = "the leader tells no offset", "the leader leaves it out of its answer"
 
 Tell = Callable[[str], None]
 
@@ -233,6 +234,7 @@ class Watcher:
                 if place in positions:
                     found += self._take(node, place, answer, now_ms)
                     read.add(place)
+            self._failed[_LEFT_OUT] += positions.keys() - answers.keys()
             for place in positions:
                 self.partitions[place].forget_idle(now_ms, self.options.forget_after_ms)
         self._next_round()
@@ -304,8 +306,7 @@ class Watcher:
         if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             return list(self._relocate(node, state, now_ms))
         if answer.error:
-            known = answer.error in list(ErrorCode)
-            self._failed[ErrorCode(answer.error).name if known else f"error {answer.error}"].append(place)
+            self._failed[error_name(answer.error)].append(place)
             return []
         state.high_watermark, state.last_stable_offset = answer.high_watermark, answer.last_stable_offset
         taken = state.take(answer.records, now_ms)

@@ -1200,6 +1200,23 @@ def test_a_leader_that_tells_only_one_end_of_its_log_is_asked_again(untold: int,
     assert found(watcher, at=NOW + FIRST_MS) == [(CUT, 3)]
 
 
+def test_a_partition_that_the_leader_leaves_out_of_its_answer_is_not_read(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written.logs["payments", 0] = Log()
+    fetch = written.fetch
+
+    def without_orders(node: int, positions: dict[Place, int], wait_ms: int) -> dict[Place, Fetched]:
+        return {place: answer for place, answer in fetch(node, positions, wait_ms).items() if place != PLACE}
+
+    monkeypatch.setattr(written, "fetch", without_orders)
+    told: list[str] = []
+    watcher = written.watcher(told)
+    watcher.poll(NOW)
+    assert told == ["orders-0 is not read: the leader leaves it out of its answer; asked again in 1 s"]
+    assert set(watcher.unread) == {PLACE}
+
+
 def test_an_unreadable_partition_is_reported_and_the_others_are_read(written: Written) -> None:
     other = written.logs["payments", 0] = Log()
     for _ in range(2):
