@@ -140,6 +140,25 @@ def test_json_tells_of_each_edge_what_was_found_and_why_and_of_each_graph_how_la
     ]
 
 
+@pytest.mark.parametrize(
+    ("found", "conforms"),
+    [
+        (Found.CONFORMS, True),
+        (Found.KNOWN, True),
+        (Found.DIVERGES, False),
+        (Found.UNKNOWN, False),
+        (Found.UNSUPPORTED, True),
+    ],
+)
+def test_a_broker_conforms_if_nothing_diverges_and_nothing_that_it_supports_is_unknown(
+    found: Found, conforms: bool
+) -> None:
+    assert (
+        reported(Result(edge=edge("a"), found=Found.CONFORMS), Result(edge=edge("b"), found=found)).conforms == conforms
+    )
+    assert reported(Result(edge=edge("b"), found=found)).conforms == (conforms and found is not Found.UNSUPPORTED)
+
+
 def test_the_table_names_a_mechanism_once() -> None:
     report = reported(
         Result(edge=edge("a"), found=Found.CONFORMS),

@@ -48,6 +48,11 @@ def test_the_leader_never_forgets_its_producer_without_a_mutant() -> None:
     assert simulate(replace(PLAN, faults={"ExpireProducer": 1000.0})).state.leaders_log.knows_producer(0)
 
 
+def test_the_leader_forgets_its_producer_with_a_mutant_of_expiry() -> None:
+    expiring = replace(PLAN, mutant="ExpireAnyTime", faults={"ExpireProducer": 10.0})
+    assert not simulate(expiring).state.leaders_log.knows_producer(0)
+
+
 def test_one_replica_leads_itself() -> None:
     simulated = simulate(replace(PLAN, replicas=1))
     assert set(simulated.state.replicas) == {"a"}

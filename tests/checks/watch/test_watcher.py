@@ -1175,6 +1175,16 @@ def test_records_that_were_deleted_before_reading_are_reported_and_are_no_violat
     assert told == ["orders-0: offsets 1 to 49 were deleted before they were read"]
 
 
+def test_all_offsets_that_were_deleted_before_reading_are_counted(written: Written) -> None:
+    written.logs["payments", 0] = Log()
+    watcher = written.watcher()
+    assert found(watcher) == []
+    for log, start in zip(written.logs.values(), (50, 7), strict=True):
+        log.start = log.end = start
+    assert found(watcher) == []
+    assert watcher.deleted == 57
+
+
 @pytest.mark.parametrize("another", ["a", "z"])
 def test_a_topic_that_was_deleted_and_created_again_starts_again(another: str, written: Written) -> None:
     written.logs[PLACE].append(Batch(0, 0, 0, 9, 5, 0, 0, unsequenced=False))
