@@ -235,18 +235,28 @@ def _scram(algorithm: str, username: str, password: str, exchange: Exchange) -> 
     nonce = secrets.token_urlsafe(18)
     escaped = username.replace("=", "=3D").replace(",", "=2C")
     bare = f"n={escaped},r={nonce}"
-    first = exchange(f"n,,{bare}".encode()).decode()
-    said = dict(part.split("=", 1) for part in first.split(","))
-    if not said.get("r", "").startswith(nonce) or not {"s", "i"} <= said.keys():
+    first = exchange(f"n,,{bare}".encode()).decode(errors="replace")
+    said = _said(first)
+    try:
+        salt, rounds = base64.b64decode(said["s"]), int(said["i"])
+    except (KeyError, ValueError):
+        salt, rounds = b"", 0
+    if rounds < 1 or not said.get("r", "").startswith(nonce):
         raise NotAuthenticated(f"SCRAM: the server's first message makes no sense: {first!r}")
-    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), base64.b64decode(said["s"]), int(said["i"]))
+    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, rounds)
     final = f"c=biws,r={said['r']}"
     message = f"{bare},{first},{final}".encode()
     client_key = hmac.digest(salted, b"Client Key", algorithm)
     signature = hmac.digest(hashlib.new(algorithm, client_key).digest(), message, algorithm)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-    last = exchange(f"{final},p={base64.b64encode(proof).decode()}".encode()).decode()
+    last = exchange(f"{final},p={base64.b64encode(proof).decode()}".encode()).decode(errors="replace")
     expected = hmac.digest(hmac.digest(salted, b"Server Key", algorithm), message, algorithm)
-    verifier = dict(part.split("=", 1) for part in last.split(",")).get("v", "")
-    if not hmac.compare_digest(base64.b64encode(expected).decode(), verifier):
+    verifier = _said(last).get("v", "")
+    if not hmac.compare_digest(base64.b64encode(expected), verifier.encode()):
         raise NotAuthenticated("SCRAM: the server does not know the password")
+
+
+def _said(message: str) -> dict[str, str]:
+    """The attributes of a message by their letters."""
+    parts = (part.partition("=") for part in message.split(","))
+    return {letter: value for letter, _, value in parts}

@@ -152,7 +152,17 @@ def test_a_name_with_the_marks_of_scram_is_escaped() -> None:
 
 
 @pytest.mark.parametrize(
-    "first", ["r=another,s=W22Z,i=4096", "s=W22Z,i=4096", "r={nonce}x,i=4096", "r={nonce}x,s=W22Z"]
+    "first",
+    [
+        "r=another,s=W22Z,i=4096",
+        "s=W22Z,i=4096",
+        "r={nonce}x,i=4096",
+        "r={nonce}x,s=W22Z",
+        "r={nonce}x,s=W22Z,i=many",
+        "r={nonce}x,s=W22Z,i=0",
+        "r={nonce}x,s=W,i=4096",
+        "hello",
+    ],
 )
 def test_a_first_message_for_another_client_or_without_salt_or_count_is_refused(first: str) -> None:
     def exchange(data: bytes) -> bytes:
@@ -161,6 +171,17 @@ def test_a_first_message_for_another_client_or_without_salt_or_count_is_refused(
 
     login = Security(mechanism="SCRAM-SHA-256", username="u", password="p")  # noqa: S106 - of nobody
     with pytest.raises(NotAuthenticated, match="makes no sense"):
+        security.authenticate(login, exchange)
+
+
+@pytest.mark.parametrize("last", ["v=W22Z", "v=é", "e=invalid-proof", "hello"])
+def test_a_last_message_without_the_servers_proof_is_refused(last: str) -> None:
+    def exchange(data: bytes) -> bytes:
+        nonce = data.decode().rpartition("r=")[2]
+        return (f"r={nonce}x,s=W22Z,i=1" if data.startswith(b"n,,") else last).encode("latin-1")
+
+    login = Security(mechanism="SCRAM-SHA-256", username="u", password="p")  # noqa: S106 - of nobody
+    with pytest.raises(NotAuthenticated, match="the server does not know the password"):
         security.authenticate(login, exchange)
 
 
