@@ -24,6 +24,7 @@ from kafka_eos_checks.conform.result import Report, causes_of, diagram, story, w
 from kafka_eos_checks.conform.run import Found
 from kafka_eos_checks.conform.session import STOPS, Session, Target, Unusable, conform, open_session
 from kafka_eos_checks.drawing.svg import inert
+from kafka_eos_checks.kit.outputs import check_output
 from kafka_eos_checks.kit.paths import output_folder
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, progress_console
 
@@ -63,8 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not chosen:
         progress_console.print(f"kafka-eos conform --peers: none of {', '.join(peer.name for peer in PEERS)} matches")
         return 2
-    compared = [compare(peer) for peer in chosen]
     page = arguments.out or output_folder() / "peers.html"
+    check_output(page, makes_folder=True)
+    compared = [compare(peer) for peer in chosen]
     write_page(page, compared)
     if arguments.json:
         write_json(arguments.json, [each.report for each in compared if each.report is not None])

@@ -37,7 +37,7 @@ from kafka_eos_checks.audit.inputs import ARCHIVE_SUFFIX, UnusableInput, content
 from kafka_eos_checks.audit.segments.splits import find_directories
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import need_clone
-from kafka_eos_checks.kit.outputs import check_outputs
+from kafka_eos_checks.kit.outputs import check_output, check_outputs
 from kafka_eos_checks.kit.recording import given_path, kept_recording, unpacked
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.unjudged import add_allow_unjudged, exit_code
@@ -536,6 +536,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run ``traces``."""
     _refuse_what_does_not_apply(arguments)
     check_outputs({"--table": arguments.table, "--json": arguments.json}, arguments.paths)
+    if arguments.table:
+        check_output(arguments.table, makes_folder=True)
     try:
         registry = Registry()
         if arguments.spark or arguments.alone:

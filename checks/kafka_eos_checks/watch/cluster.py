@@ -252,9 +252,8 @@ class Cluster:
             answer = self._ask(node, "DescribeProducers", {"Topics": topics})
         except Unsupported:  # KIP-664: brokers before 2.8 do not tell
             return None
-        [topic] = answer["Topics"]
-        [part] = topic["Partitions"]
-        if part["ErrorCode"] != ErrorCode.NONE:
+        part = next((each for topic in answer["Topics"] for each in topic["Partitions"]), None)
+        if part is None or part["ErrorCode"] != ErrorCode.NONE:
             return None
         return {
             each["ProducerId"]: each["CurrentTxnStartOffset"]

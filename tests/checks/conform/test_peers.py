@@ -137,6 +137,14 @@ def test_of_a_broker_that_supports_nothing_the_page_does_not_say_that_nothing_di
     assert all("<p>Nothing was compared.</p>" in each and "diverges" not in each for each in told.values())
 
 
+def test_a_page_that_cannot_be_written_is_refused_before_any_broker_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(peers_command, "compare", lambda _: pytest.fail("a broker is asked"))
+    assert main(["conform", "--peers", "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"kafka-eos: {tmp_path} cannot be written: it is a folder; give a file\n"
+
+
 def test_an_unknown_peer_ends_the_command_with_2(tmp_path: Path) -> None:
     assert main(["conform", "--peers", "--only", "nobody", "--out", str(tmp_path / "p.html")]) == 2
 

@@ -911,6 +911,16 @@ def test_options_of_a_replay_need_each_other(
     assert words in capsys.readouterr().err
 
 
+def test_a_table_that_cannot_be_written_is_refused_before_the_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(replays, "in_process", lambda *_: pytest.fail("it is replayed"))
+    table = tmp_path / "v.jsonl"
+    table.mkdir()
+    assert cli.main(["check", "traces", "example:violations", "--alone", "--table", str(table)]) == 2
+    assert capsys.readouterr().err == f"kafka-eos: {table} cannot be written: it is a folder; give a file\n"
+
+
 def test_rows_that_are_not_sorted_are_an_error() -> None:
     import pyarrow as pa  # noqa: PLC0415
 

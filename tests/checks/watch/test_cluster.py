@@ -115,6 +115,11 @@ def test_an_answer_of_a_version_without_an_error_for_all_has_its_partitions(
     assert list(cluster.fetch(1, {("orders", 0): 3}, 500)) == places
 
 
+@pytest.mark.parametrize("topics", [[], [{"Partitions": []}]])
+def test_an_answer_about_producers_that_leaves_the_partition_out_tells_nothing(topics: list[Any]) -> None:
+    assert asked(DescribeProducers={"Topics": topics}).open_transactions(1, ("orders", 0)) is None
+
+
 def test_data_are_asked_for_as_a_consumer_asks() -> None:
     cluster = asked(Fetch={"Responses": []})
     cluster.fetch(1, {("orders", 0): 3}, 500)
