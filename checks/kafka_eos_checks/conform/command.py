@@ -175,7 +175,8 @@ def run(arguments: argparse.Namespace) -> int:
         make_folder(arguments.diagrams)
     try:
         target = _target(arguments)
-        session = open_session(target, _mechanisms([arguments.repeat] if arguments.repeat else arguments.only))
+        patterns = arguments.only if arguments.repeat is None else [arguments.repeat]
+        session = open_session(target, _mechanisms(patterns))
     except (UnusableProperties, Unusable, Unreachable, NoAnswer, OutageFailed, ValueError) as error:
         return _refuse(str(error))
     try:
@@ -195,7 +196,7 @@ def _refuse_what_does_not_apply(arguments: argparse.Namespace) -> None:
                 if getattr(arguments, action.dest) != action.default:
                     arguments.parser.error(f"{action.option_strings[0]}: not with {given}")
     for option in ("repeat", "dry_run", "list"):
-        for file in ("json", "junit", "diagrams") if getattr(arguments, option) else ():
+        for file in ("json", "junit", "diagrams") if getattr(arguments, option) not in {None, False} else ():
             if getattr(arguments, file) is not None:
                 why = "it makes no report, and a file of an earlier run would stay"
                 arguments.parser.error(f"--{file}: not with --{option.replace('_', '-')}: {why}")
@@ -239,7 +240,7 @@ def _with(session: Session, arguments: argparse.Namespace) -> int:
         _dry_run(session, wanted, arguments.list)
         return 0
     chosen = None
-    if arguments.repeat:
+    if arguments.repeat is not None:
         chosen = next((edge for edge in edges.values() if arguments.repeat in {edge.id, edge.name}), None)
         if chosen is None:
             raise Unusable(f"no scenario is called {arguments.repeat!r}; --list names them all")

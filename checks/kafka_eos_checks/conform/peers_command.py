@@ -1,7 +1,8 @@
 """``kafka-eos conform --peers``: the reference, Apache Kafka and its imitations against the spec, on one page.
 
 Each broker is started on the loopback interface, asked everything, and stopped again. A peer whose toolchain is absent
-is skipped by name, with the reason.
+is skipped by name, with the reason. One that starts and cannot be asked has failed, and the others are asked all the
+same.
 """
 
 import argparse
@@ -21,8 +22,9 @@ from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.result import Report, causes_of, diagram, story, write_json
 from kafka_eos_checks.conform.run import Found
-from kafka_eos_checks.conform.session import Session, Target, conform, open_session
+from kafka_eos_checks.conform.session import STOPS, Session, Target, Unusable, conform, open_session
 from kafka_eos_checks.drawing.svg import inert
+from kafka_eos_checks.kit.outputs import check_output
 from kafka_eos_checks.kit.paths import output_folder
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, progress_console
 
@@ -37,16 +39,22 @@ details { margin: .4rem 0; } summary { cursor: pointer; } .bad { color: #a00; } 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A peer, with its report, or why there is none."""
+    """A peer, with its report, or why there is none: it is not here, or it has failed."""
 
     peer: Peer
     report: Report | None
     why: str = ""
+    has_failed: bool = False
 
     @property
     def is_as_it_has_to_be(self) -> bool:
         """Whether the peer conforms, or does not have to, or is not here."""
-        return not self.peer.has_to_conform or self.report is None or self.report.conforms
+        return not self.peer.has_to_conform or (self.report.conforms if self.report else not self.has_failed)
+
+    @property
+    def outcome(self) -> str:
+        """The outcome for a peer without a report."""
+        return "failed" if self.has_failed else "skipped"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -56,8 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not chosen:
         progress_console.print(f"kafka-eos conform --peers: none of {', '.join(peer.name for peer in PEERS)} matches")
         return 2
-    compared = [compare(peer) for peer in chosen]
     page = arguments.out or output_folder() / "peers.html"
+    check_output(page, makes_folder=True)
+    compared = [compare(peer) for peer in chosen]
     write_page(page, compared)
     if arguments.json:
         write_json(arguments.json, [each.report for each in compared if each.report is not None])
@@ -101,10 +110,11 @@ def compare(peer: Peer) -> Compared:
     started = time.monotonic()
     try:
         with session_with(peer) as session:
-            report = conform(session, session.edges())
-    except Absent as absent:
-        progress_console.print(f"{peer.name}: skipped: {absent}", soft_wrap=True)
-        return Compared(peer, None, str(absent))
+            report = conform(session, session.edges(), keeps=True)
+    except (Absent, Unusable, *STOPS) as error:
+        compared = Compared(peer, None, str(error), has_failed=not isinstance(error, Absent))
+        progress_console.print(f"{peer.name}: {compared.outcome}: {error}", markup=False, soft_wrap=True)
+        return compared
     seconds = time.monotonic() - started
     found = ", ".join(f"{count} {each}" for each, count in sorted(report.found.items()))
     said = f"{peer.name}: {found}; {report.seconds:.1f} s, {seconds:.1f} s with start and stop"
@@ -123,7 +133,7 @@ def _table(compared: Sequence[Compared]) -> Table:
 
 def _cells(each: Compared) -> list[str]:
     if each.report is None:
-        return ["skipped:", each.why]
+        return [f"{each.outcome}:", each.why]
     report = each.report
     counts = [str(report.found[found] or "·") for found in Found]
     return [str(report.edges), *counts, str(_kinds(report) or "·"), f"{report.seconds:.1f}"]
@@ -163,7 +173,7 @@ those edges, the verdicts count the internal ones: markers and completion, for w
 def _row(each: Compared, width: int) -> str:
     if each.report is None:
         why = escape(each.why)
-        return f'<tr><td>{escape(each.peer.name)}</td><td colspan="{width - 1}">skipped: {why}</td></tr>'
+        return f'<tr><td>{escape(each.peer.name)}</td><td colspan="{width - 1}">{each.outcome}: {why}</td></tr>'
     style = "good" if each.report.conforms else "bad"
     cells = "".join(f"<td>{escape(cell)}</td>" for cell in _cells(each))
     return f'<tr><td class="{style}">{escape(each.peer.name)}</td>{cells}</tr>'

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 from rich.table import Table
 
 from kafka_eos.machines.broker import HEARTBEAT
+from kafka_eos_checks.conform.beyond import DELETE, MARK
 from kafka_eos_checks.conform.known import Cause, causes, known_differences
 from kafka_eos_checks.conform.mechanisms import SETTLE
 from kafka_eos_checks.conform.observation import asked_by
@@ -39,8 +40,8 @@ KIPS = {
     "Produce": ("KIP-98, KIP-890 part 1", "KIP-890 part 2"),
     "TxnOffsetCommit": ("KIP-98, KIP-447, KIP-890 part 1", "KIP-447, KIP-890 part 2"),
     "OffsetCommit": ("KIP-98", "KIP-98"),
-    "OffsetDelete": ("KIP-496", "KIP-496"),
-    "WriteTxnMarkers": ("KIP-98, KIP-664", "KIP-98, KIP-664, KIP-1228"),
+    DELETE: ("KIP-496", "KIP-496"),
+    MARK: ("KIP-98, KIP-664", "KIP-98, KIP-664, KIP-1228"),
     "JoinGroup": ("KIP-394", "KIP-394"),
     "ConsumerGroupHeartbeat": ("KIP-848", "KIP-848"),
     SETTLE: ("KIP-98", "KIP-890 part 2, KIP-1228"),
@@ -268,9 +269,9 @@ def diagram(result: Result) -> str:
 
 
 def _target(exchange: Exchange) -> str:
-    if exchange.api == "Produce":
+    if exchange.api in {"Produce", MARK}:
         return "partition leader"
-    if exchange.api in {"TxnOffsetCommit", "OffsetCommit", "JoinGroup", HEARTBEAT}:
+    if exchange.api in {"TxnOffsetCommit", "OffsetCommit", DELETE, "JoinGroup", HEARTBEAT}:
         return "group coordinator"
     return "transaction coordinator"
 

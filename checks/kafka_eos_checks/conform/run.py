@@ -13,9 +13,9 @@ from kafka_eos_checks.conform.deciding import Rule
 from kafka_eos_checks.conform.mechanisms import Request, asked
 from kafka_eos_checks.conform.observation import OFFSET
 from kafka_eos_checks.conform.quotient import Edge, Quotient, Step, edge_of, step_of
-from kafka_eos_checks.conform.stage import Reply, Stage, error_name
+from kafka_eos_checks.conform.stage import Reply, Stage
 from kafka_eos_checks.conform.visible import Answer, Outcome, Visible
-from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported, wait
+from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported, error_name, wait
 
 LONGEST_SCENARIO = 60
 """Requests; a log that is read back again and again has to stay short."""

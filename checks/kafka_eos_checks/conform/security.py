@@ -162,9 +162,33 @@ def security_of(properties: Mapping[str, str], source: str = "properties") -> Se
     return Security(tls=tls, mechanism=mechanism, username=username, password=password)
 
 
+# A comment; or the name of an option and its value, in quotes of either kind or as a word.
+_JAAS = re.compile(
+    r"""/\*.*?\*/|//[^\n]*|([\w.$-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|((?:[^\W\d]|\$)[\w.$-]*))""",
+    re.DOTALL,
+)
+_IN_QUOTES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
 def _login(jaas: str) -> dict[str, str]:
-    """The options of ``org.apache.kafka.common.security.plain.PlainLoginModule required username="u" …;``."""
-    return dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', jaas))
+    """The options of ``org.apache.kafka.common.security.plain.PlainLoginModule required username="u" …;``.
+
+    Kafka: JaasConfig
+    """
+    return {
+        found[1]: _unquoted(found[2] or found[3] or "") if found[4] is None else found[4]
+        for found in _JAAS.finditer(jaas)
+        if found[1] is not None
+    }
+
+
+def _unquoted(text: str) -> str:
+    """The text in quotes without its backslashes."""
+
+    def character(found: re.Match[str]) -> str:
+        return chr(int(found[1], 8)) if found[1] else _IN_QUOTES.get(found[2], found[2])
+
+    return re.sub(r"\\(?:([0-3]?[0-7]{1,2})|(.))", character, text, flags=re.DOTALL)
 
 
 def _context(given: Mapping[str, str], source: str) -> ssl.SSLContext:
@@ -211,18 +235,28 @@ def _scram(algorithm: str, username: str, password: str, exchange: Exchange) -> 
     nonce = secrets.token_urlsafe(18)
     escaped = username.replace("=", "=3D").replace(",", "=2C")
     bare = f"n={escaped},r={nonce}"
-    first = exchange(f"n,,{bare}".encode()).decode()
-    said = dict(part.split("=", 1) for part in first.split(","))
-    if not said.get("r", "").startswith(nonce) or not {"s", "i"} <= said.keys():
+    first = exchange(f"n,,{bare}".encode()).decode(errors="replace")
+    said = _said(first)
+    try:
+        salt, rounds = base64.b64decode(said["s"]), int(said["i"])
+    except (KeyError, ValueError):
+        salt, rounds = b"", 0
+    if rounds < 1 or not said.get("r", "").startswith(nonce):
         raise NotAuthenticated(f"SCRAM: the server's first message makes no sense: {first!r}")
-    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), base64.b64decode(said["s"]), int(said["i"]))
+    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, rounds)
     final = f"c=biws,r={said['r']}"
     message = f"{bare},{first},{final}".encode()
     client_key = hmac.digest(salted, b"Client Key", algorithm)
     signature = hmac.digest(hashlib.new(algorithm, client_key).digest(), message, algorithm)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-    last = exchange(f"{final},p={base64.b64encode(proof).decode()}".encode()).decode()
+    last = exchange(f"{final},p={base64.b64encode(proof).decode()}".encode()).decode(errors="replace")
     expected = hmac.digest(hmac.digest(salted, b"Server Key", algorithm), message, algorithm)
-    verifier = dict(part.split("=", 1) for part in last.split(",")).get("v", "")
-    if not hmac.compare_digest(base64.b64encode(expected).decode(), verifier):
+    verifier = _said(last).get("v", "")
+    if not hmac.compare_digest(base64.b64encode(expected), verifier.encode()):
         raise NotAuthenticated("SCRAM: the server does not know the password")
+
+
+def _said(message: str) -> dict[str, str]:
+    """The attributes of a message by their letters."""
+    parts = (part.partition("=") for part in message.split(","))
+    return {letter: value for letter, _, value in parts}

@@ -26,7 +26,7 @@ from kafka_eos_checks.conform.beyond import DELETE, INSTANCE, MARK, VERIFY, WITH
 from kafka_eos_checks.conform.mechanisms import COMMIT as COMMITS
 from kafka_eos_checks.conform.mechanisms import COORDINATOR_EPOCHS, ONE_ACK, TOO_LONG, TOO_SHORT, Asked, Request
 from kafka_eos_checks.conform.visible import DATA, FIRST, MEMBER, OFFSETS, SECOND, STRANGER, Visible
-from kafka_eos_checks.conform.wire import Address, NoAnswer, Unsupported, Wire, wait
+from kafka_eos_checks.conform.wire import Address, NoAnswer, Unsupported, Wire, error_name, wait
 
 BESIDE = {
     "ApiVersions": "learns the versions and features of the broker",
@@ -59,11 +59,6 @@ Records = tuple[tuple[bytes | None, bytes | None, tuple[Header, ...], int], ...]
 TRANSACTION_TIMEOUT_MS, MAX_TIMEOUT_MS = 60_000, 2**31 - 1
 UNKNOWN_PARTITION = 1_000_000
 SESSION_TIMEOUT_MS = 45_000
-
-
-def error_name(code: int) -> str:
-    """Kafka's name of an error code, as far as it is known here."""
-    return ErrorCode(code).name if code in ErrorCode.__members__.values() else f"error {code}"
 
 
 NOT_YET = {

@@ -10,8 +10,8 @@ from typing import Self
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.wire.protocol import Message
-from kafka_eos_checks.conform.stage import GROUP_KEY, SEGMENT_MS, TRANSACTION_KEY, Places, Stage, error_name
-from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported, Wire, wait
+from kafka_eos_checks.conform.stage import GROUP_KEY, SEGMENT_MS, TRANSACTION_KEY, Places, Stage
+from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported, Wire, error_name, wait
 
 PARTITIONS = 32
 """The number of partitions of a topic; each scenario has a partition of its own."""

@@ -284,6 +284,11 @@ class Wire:
             connection.close()
 
 
+def error_name(code: int) -> str:
+    """Kafka's name of an error code, as far as it is known here."""
+    return ErrorCode(code).name if code in ErrorCode.__members__.values() else f"error {code}"
+
+
 def wait(attempt: int) -> None:
     """A pause that grows, up to a tenth of a second."""
     time.sleep(0.1 if attempt > 5 else 0.002 * 2**attempt)

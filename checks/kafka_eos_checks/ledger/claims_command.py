@@ -165,7 +165,9 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         answer(arguments.ids, [])  # an unknown id is said before anything runs
         if arguments.check:
-            write_verdicts(verdicts_folder() / "claims.json", check(arguments.ids, Registry()))
+            # a file for each call: the verdicts of an earlier one on other claims stay
+            name = "-".join(["claims", *sorted(set(arguments.ids))])
+            write_verdicts(verdicts_folder() / f"{name}.json", check(arguments.ids, Registry()))
         shown = answer(arguments.ids, given_verdicts(arguments))
     except (UnknownClaim, MalformedClaims, MalformedRegistry, UnusableEvidence, UnusableVerdicts) as error:
         print(f"kafka-eos ledger claims: {error}", file=sys.stderr)
@@ -179,7 +181,13 @@ def run(arguments: argparse.Namespace) -> int:
     counts = ", ".join(f"{standings.count(kind)} {kind.value}" for kind in Standing if kind in standings)
     answer_console.print(f"{len(standings)} claims: {counts}")
     unchecked = [entry.claim.id for entry in shown.entries if not entry.verdicts]
-    if unchecked:
+    if unchecked and arguments.check:
+        file = verdicts_folder() / "traces.json"
+        print(
+            f"next: no model and no kept cost is about {', '.join(unchecked)}: kafka-eos check traces --json {file}",
+            file=sys.stderr,
+        )
+    elif unchecked:
         named = f" {' '.join(unchecked)}" if len(unchecked) < MOST_NAMED or arguments.ids else ""
         print(f"next: kafka-eos ledger claims{named} --check checks them", file=sys.stderr)
     if arguments.json:

@@ -279,6 +279,8 @@ def run(arguments: argparse.Namespace) -> int:
             _refuse(arguments, foreign, f"belongs to 'kafka-eos simulate {other}'")
         if arguments.machine in APPLICATIONS:
             _refuse(arguments, WRITTEN, f"is not for {arguments.machine}, in which every schedule is tried")
+            if arguments.fault:
+                raise WrongOption(f"--fault is not for {arguments.machine}, in which every fault is tried")
             return run_scenarios(APPLICATIONS[arguments.machine](arguments.mutant or ""), arguments.crash_at or 0)
         if arguments.scenario is not None:
             _refuse(arguments, DRAWN, "is not for a scenario, in which nothing is drawn")

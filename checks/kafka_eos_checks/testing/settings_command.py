@@ -397,6 +397,13 @@ def _judge_streams(given: Mapping[str, str], java: JavaClients) -> Judged:
     return replace(judged, guarantees=of_streams(values), by_brokers=refused_by_brokers(values.producer))
 
 
+def _exists(word: str) -> bool:
+    try:
+        return Path(word).exists()
+    except OSError:  # a value of hundreds of characters is no name of a file
+        return False
+
+
 def read_settings(words: Iterable[str]) -> dict[str, str]:
     """Settings of properties files and of ``NAME=VALUE``; a later one wins.
 
@@ -406,7 +413,7 @@ def read_settings(words: Iterable[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for word in words:
         name, separator, value = word.partition("=")
-        is_file = not separator or Path(word).exists()
+        is_file = not separator or _exists(word)
         given |= read_properties(Path(word)) if is_file else {name.strip(): value.strip()}
     return given
 

@@ -37,7 +37,7 @@ from kafka_eos_checks.audit.inputs import ARCHIVE_SUFFIX, UnusableInput, content
 from kafka_eos_checks.audit.segments.splits import find_directories
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import need_clone
-from kafka_eos_checks.kit.outputs import check_outputs
+from kafka_eos_checks.kit.outputs import check_output, check_outputs
 from kafka_eos_checks.kit.recording import given_path, kept_recording, unpacked
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.unjudged import add_allow_unjudged, exit_code
@@ -529,21 +529,29 @@ def _judged_by(release: str, *, by_tlc: bool) -> str:
     return f"judged by {judges}, by the repaired rules of the spec; {others}"
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run ``traces``."""
+def _refuse_what_does_not_apply(arguments: argparse.Namespace) -> None:
     replays = arguments.spark or arguments.alone
     if replays and not arguments.paths:
         arguments.parser.error("--spark and --alone replay recorded logs and histories; give their PATHs")
     if arguments.kafka and not arguments.paths:
         arguments.parser.error("--kafka names the rules for recorded logs and histories; give their PATHs")
+    if arguments.only and arguments.paths:
+        arguments.parser.error("--only names one kind of the kept traces; leave it out, or the PATHs")
     if arguments.table and not replays:
         arguments.parser.error("--table has the verdicts of a replay; add --spark or --alone")
     if arguments.table and arguments.table.suffix not in {".jsonl", ".parquet"}:
         arguments.parser.error(f"--table {arguments.table}: write to a file named *.jsonl or *.parquet")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run ``traces``."""
+    _refuse_what_does_not_apply(arguments)
     check_outputs({"--table": arguments.table, "--json": arguments.json}, arguments.paths)
+    if arguments.table:
+        check_output(arguments.table, makes_folder=True)
     try:
         registry = Registry()
-        if replays:
+        if arguments.spark or arguments.alone:
             verdicts = replayed(arguments, registry)
         elif arguments.paths:
             verdicts = given(models_of(registry, arguments.kafka), arguments.paths)
@@ -566,7 +574,7 @@ def run(arguments: argparse.Namespace) -> int:
         verdicts = list(_advised(registry, verdicts))
     print_verdicts(verdicts, "traces")
     if arguments.paths:
-        said = [_judged_by(arguments.kafka, by_tlc=not replays)]
+        said = [_judged_by(arguments.kafka, by_tlc=not (arguments.spark or arguments.alone))]
         said += dict.fromkeys(verdict.title for verdict in verdicts if verdict.title == JUDGED_BY)
         answer_console.print("", *said, sep="\n", markup=False, highlight=False, soft_wrap=True)
     if arguments.json:

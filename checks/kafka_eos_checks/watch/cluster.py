@@ -11,7 +11,15 @@ from typing import Any
 from kafka_eos.errors import ErrorCode
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.conform.security import Security
-from kafka_eos_checks.conform.wire import Address, ConnectionClosed, NoAnswer, Unreachable, Unsupported, Wire
+from kafka_eos_checks.conform.wire import (
+    Address,
+    ConnectionClosed,
+    NoAnswer,
+    Unreachable,
+    Unsupported,
+    Wire,
+    error_name,
+)
 
 FETCH_BYTES, PARTITION_BYTES = 16 << 20, 1 << 20  # of an answer, of a partition in it; a larger batch comes whole
 EARLIEST, LATEST = -2, -1
@@ -165,7 +173,7 @@ class Cluster:
             wait_ms: how long the broker may wait for anything to come.
 
         Raises:
-            NoAnswer, Unreachable: as :meth:`Wire.ask` does.
+            NoAnswer, Unreachable: as :meth:`Wire.ask` does; NoAnswer also if the broker answers with an error for all.
         """
         row = {
             "ReplicaId": -1,
@@ -183,8 +191,8 @@ class Cluster:
             ),
         }
         answer = self._ask(node, "Fetch", row)
-        if answer.get("ErrorCode", 0):
-            return {}
+        if code := answer.get("ErrorCode", 0):
+            raise NoAnswer(f"Fetch: {error_name(code)}")
         return {
             (topic["Topic"], part["PartitionIndex"]): Fetched(
                 error=part["ErrorCode"],
@@ -244,9 +252,8 @@ class Cluster:
             answer = self._ask(node, "DescribeProducers", {"Topics": topics})
         except Unsupported:  # KIP-664: brokers before 2.8 do not tell
             return None
-        [topic] = answer["Topics"]
-        [part] = topic["Partitions"]
-        if part["ErrorCode"] != ErrorCode.NONE:
+        part = next((each for topic in answer["Topics"] for each in topic["Partitions"]), None)
+        if part is None or part["ErrorCode"] != ErrorCode.NONE:
             return None
         return {
             each["ProducerId"]: each["CurrentTxnStartOffset"]

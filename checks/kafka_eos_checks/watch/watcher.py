@@ -36,6 +36,7 @@ from typing import Any
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
+from kafka_eos_checks.conform.wire import error_name
 from kafka_eos_checks.kit.verdict import first_of
 from kafka_eos_checks.watch.advice import WORDS, Tools, hangs, nobody_tells, will_end
 from kafka_eos_checks.watch.backoff import BackOff
@@ -69,7 +70,7 @@ REFRESH_MS = 10_000  # between looks for new topics and leaders
 CHECK_MS = 2_000  # between questions to the coordinators
 MOST_NAMES = 10_000  # of transactional ids that are remembered
 NAMED = 3  # partitions in a line about many
-_UNTOLD = "the leader tells no offset"
+_UNTOLD, _LEFT_OUT = "the leader tells no offset", "the leader leaves it out of its answer"
 
 Tell = Callable[[str], None]
 
@@ -142,7 +143,8 @@ class Watcher:
     missing: frozenset[str] = frozenset()
     endings: Endings = field(default_factory=Endings)
     _behind: set[Place] = field(default_factory=set)  # not read up to its end since this round of endings began
-    _initial: set[Place] = field(default_factory=set)
+    _initial: set[Place] = field(default_factory=set)  # there when the watch began, and not read yet
+    _begins: bool = True
     _leaders: dict[Place, int] = field(default_factory=dict)
     _refreshed_ms: int | None = None
     _checked_ms: int | None = None
@@ -162,7 +164,7 @@ class Watcher:
 
     def resume(self, row: dict[str, Any]) -> None:
         """Continue from the state that :meth:`to_json` gave."""
-        self.cluster_id = row["cluster_id"]
+        self.cluster_id, self._begins = row["cluster_id"], False
         states = map(partition_from_json, row["partitions"])
         self.partitions = {(state.topic, state.partition): state for state in states}
         self.endings.resume(row["decided"])
@@ -232,6 +234,7 @@ class Watcher:
                 if place in positions:
                     found += self._take(node, place, answer, now_ms)
                     read.add(place)
+            self._failed[_LEFT_OUT] += positions.keys() - answers.keys()
             for place in positions:
                 self.partitions[place].forget_idle(now_ms, self.options.forget_after_ms)
         self._next_round()
@@ -265,8 +268,8 @@ class Watcher:
         self.missing = missing
         for place in [place for place in self.partitions if self._is_gone(place, topics)]:
             yield from self.partitions.pop(place).resolve(lambda _: True, "its topic was deleted", now_ms)
-        if not self.partitions:
-            self._initial |= self._leaders.keys()
+        if self._begins:
+            self._initial, self._begins = set(self._leaders), False
         new = [place for place in self._leaders if place not in self.partitions and self._is_due(place, now_ms)]
         self._begin([place for place in new if self._leaders[place] >= 0], topics)
 
@@ -296,14 +299,14 @@ class Watcher:
                 self.partitions[topic, number] = PartitionState(
                     topic=topic, partition=number, topic_id=topics.ids[topic], position=offset
                 )
+                self._initial.discard((topic, number))
 
     def _take(self, node: int, place: Place, answer: Fetched, now_ms: int) -> list[Report]:
         state = self.partitions[place]
         if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             return list(self._relocate(node, state, now_ms))
         if answer.error:
-            known = answer.error in list(ErrorCode)
-            self._failed[ErrorCode(answer.error).name if known else f"error {answer.error}"].append(place)
+            self._failed[error_name(answer.error)].append(place)
             return []
         state.high_watermark, state.last_stable_offset = answer.high_watermark, answer.last_stable_offset
         taken = state.take(answer.records, now_ms)

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 from kafka_eos.errors import Rejected
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Broker, Cluster, Machines, Settings
 from kafka_eos.server.configs import TOPIC_CONFIGS, check_values
-from kafka_eos.server.faults import Faults, Subjects, Tally, check_brokers, rule_of
+from kafka_eos.server.faults import Fault, Faults, MalformedPlan, Subjects, Tally, check_brokers, rule_of
 from kafka_eos.server.network import MovableClock, Observer, Server, bind
 from kafka_eos.server.storage import Directory, Memory
 
@@ -165,6 +165,8 @@ class ServedCluster:
         where = f"fault({do!r})"
         rule = rule_of({"do": do, **table}, where)
         check_brokers([rule], self._brokers, where)
+        if rule.fault is Fault.RESTART and self._data is None:
+            raise MalformedPlan(f"{where}: restart needs files to come back with; give data=, a directory")
         return self.call(lambda _: self.faults.add(rule))
 
     @contextmanager

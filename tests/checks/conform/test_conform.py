@@ -711,6 +711,7 @@ def test_a_scenario_is_repeated_with_every_message(capsys: pytest.CaptureFixture
         told = capsys.readouterr().out
         assert "2. EndTxn(commit): INVALID_TXN_STATE   (allowed: INVALID_TXN_STATE)" in told
         assert call(cluster, "--repeat", "nothing") == 2
+        assert call(cluster, "--repeat", "") == 2, "an empty variable of a script is not: play everything"
         with cluster.faulty("close", api="EndTxn"):
             assert call(cluster, "--repeat", "transaction: Empty: EndTxn(commit)") == 1
         assert capsys.readouterr().out.startswith("COULD NOT TELL  transaction-")

@@ -73,6 +73,23 @@ def test_a_diverging_peer_that_has_to_conform_ends_the_command_with_1(
     assert main(["conform", "--peers", "--only", "forgetful", "--out", str(tmp_path / "p.html")]) == 1
 
 
+@contextmanager
+def dead(folder: Path) -> Iterator[str]:
+    yield "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(("obliged", "code"), [(False, 0), (True, 1)])
+def test_a_peer_that_cannot_be_asked_has_failed_and_the_others_are_compared(
+    obliged: bool, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(monkeypatch, Peer(name="dead", transaction_version=2, start=dead, has_to_conform=obliged))
+    assert main(["conform", "--peers", "--out", str(tmp_path / "p.html")]) == code
+    assert "dead: failed: 127.0.0.1:1: " in capsys.readouterr().err
+    page = (tmp_path / "p.html").read_text(encoding="utf-8")
+    assert "failed: 127.0.0.1:1: " in page
+    assert PEERS[0].name in page
+
+
 @pytest.mark.parametrize("release", ["4.4.0", "4.3.0", "3.9.1", "2.8.2"])
 def test_a_kafka_whose_jars_are_missing_is_skipped_by_name_with_the_reason(
     release: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -118,6 +135,14 @@ def test_of_a_broker_that_supports_nothing_the_page_does_not_say_that_nothing_di
         assert report is not None
         told[peer.name] = peers_command._section(report)
     assert all("<p>Nothing was compared.</p>" in each and "diverges" not in each for each in told.values())
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_any_broker_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(peers_command, "compare", lambda _: pytest.fail("a broker is asked"))
+    assert main(["conform", "--peers", "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"kafka-eos: {tmp_path} cannot be written: it is a folder; give a file\n"
 
 
 def test_an_unknown_peer_ends_the_command_with_2(tmp_path: Path) -> None:

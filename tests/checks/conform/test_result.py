@@ -77,7 +77,7 @@ def test_a_diagram_sends_each_request_to_the_broker_that_answers_it(
     monkeypatch.setattr(result, "sequence_diagram", draw)
     coordinator, group, leader = "transaction coordinator", "group coordinator", "partition leader"
     at = {"Produce": leader, "TxnOffsetCommit": group, "OffsetCommit": group, "JoinGroup": group}
-    at |= {"ConsumerGroupHeartbeat": group}
+    at |= {"ConsumerGroupHeartbeat": group, "OffsetDelete": group, "WriteTxnMarkers": leader}
     for request in mechanism.all_requests():
         exchange = SimpleNamespace(name="A", api=request.api, label="asked", answered="NONE", allowed=["NONE"])
         written = SimpleNamespace(name="A", api="", label="markers are written", answered="", allowed=[])
@@ -138,6 +138,25 @@ def test_json_tells_of_each_edge_what_was_found_and_why_and_of_each_graph_how_la
         {"reason": "no answer"},
         {"known_difference": "first-sequence"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("found", "conforms"),
+    [
+        (Found.CONFORMS, True),
+        (Found.KNOWN, True),
+        (Found.DIVERGES, False),
+        (Found.UNKNOWN, False),
+        (Found.UNSUPPORTED, True),
+    ],
+)
+def test_a_broker_conforms_if_nothing_diverges_and_nothing_that_it_supports_is_unknown(
+    found: Found, conforms: bool
+) -> None:
+    assert (
+        reported(Result(edge=edge("a"), found=Found.CONFORMS), Result(edge=edge("b"), found=found)).conforms == conforms
+    )
+    assert reported(Result(edge=edge("b"), found=found)).conforms == (conforms and found is not Found.UNSUPPORTED)
 
 
 def test_the_table_names_a_mechanism_once() -> None:

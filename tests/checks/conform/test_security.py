@@ -71,6 +71,32 @@ def test_both_families_of_names_mean_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "username", "password"),
+    [
+        (r'username="al\"i" password="a\\b";', 'al"i', "a\\b"),
+        ("username=alice password='s3 c';", "alice", "s3 c"),
+        ('username = "a" password = "";', "a", ""),
+        ("username=al.ice password=s3-x_$;", "al.ice", "s3-x_$"),
+        (r'username="\x\n\101\7a" password="p" user_bob="z";', "x\nA\aa", "p"),
+        ('/* username="no" */ username="u" // username="no"\n password="p;q" ;', "u", "p;q"),
+        (r'username="u" password="a=b username=\"x\"";', "u", 'a=b username="x"'),
+    ],
+)
+def test_a_login_of_jaas_is_read_as_kafka_reads_it(options: str, username: str, password: str) -> None:
+    jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required {options}"
+    given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
+    assert security_of(given) == Security(mechanism="PLAIN", username=username, password=password)
+
+
+@pytest.mark.parametrize("password", ["12", ""])
+def test_a_login_of_jaas_with_a_value_that_kafka_refuses_has_none(password: str) -> None:
+    jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required username=alice password={password};"
+    given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
+    with pytest.raises(UnusableProperties, match="sasl_plaintext needs"):
+        security_of(given)
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("nonsense\n", "line 1: 'nonsense' is not name=value"),
@@ -126,7 +152,17 @@ def test_a_name_with_the_marks_of_scram_is_escaped() -> None:
 
 
 @pytest.mark.parametrize(
-    "first", ["r=another,s=W22Z,i=4096", "s=W22Z,i=4096", "r={nonce}x,i=4096", "r={nonce}x,s=W22Z"]
+    "first",
+    [
+        "r=another,s=W22Z,i=4096",
+        "s=W22Z,i=4096",
+        "r={nonce}x,i=4096",
+        "r={nonce}x,s=W22Z",
+        "r={nonce}x,s=W22Z,i=many",
+        "r={nonce}x,s=W22Z,i=0",
+        "r={nonce}x,s=W,i=4096",
+        "hello",
+    ],
 )
 def test_a_first_message_for_another_client_or_without_salt_or_count_is_refused(first: str) -> None:
     def exchange(data: bytes) -> bytes:
@@ -135,6 +171,17 @@ def test_a_first_message_for_another_client_or_without_salt_or_count_is_refused(
 
     login = Security(mechanism="SCRAM-SHA-256", username="u", password="p")  # noqa: S106 - of nobody
     with pytest.raises(NotAuthenticated, match="makes no sense"):
+        security.authenticate(login, exchange)
+
+
+@pytest.mark.parametrize("last", ["v=W22Z", "v=é", "e=invalid-proof", "hello"])
+def test_a_last_message_without_the_servers_proof_is_refused(last: str) -> None:
+    def exchange(data: bytes) -> bytes:
+        nonce = data.decode().rpartition("r=")[2]
+        return (f"r={nonce}x,s=W22Z,i=1" if data.startswith(b"n,,") else last).encode("latin-1")
+
+    login = Security(mechanism="SCRAM-SHA-256", username="u", password="p")  # noqa: S106 - of nobody
+    with pytest.raises(NotAuthenticated, match="the server does not know the password"):
         security.authenticate(login, exchange)
 
 

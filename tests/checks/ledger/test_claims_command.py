@@ -131,9 +131,21 @@ def test_the_command_checks_a_claim_and_keeps_the_verdicts(tmp_path: Path, monke
     monkeypatch.setattr("kafka_eos_checks.kit.paths.build_folder", lambda: tmp_path)
     assert main(["ledger", "claims", "C40"]) == 1
     assert main(["ledger", "claims", "C40", "--check"]) == 0
-    [kept] = json.loads((tmp_path / "verdicts" / "claims.json").read_text(encoding="utf-8"))
+    [kept] = json.loads((tmp_path / "verdicts" / "claims-C40.json").read_text(encoding="utf-8"))
     assert (kept["check"], kept["claims"]) == ("cost", ["C40"])
     assert main(["ledger", "claims", "C40"]) == 0
+    assert main(["ledger", "claims", "C39", "--check"]) == 0
+    assert main(["ledger", "claims", "C40"]) == 0, "its verdict is still there"
+
+
+def test_a_claim_that_no_model_settles_is_not_said_to_be_checked_by_the_same_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kafka_eos_checks.kit.paths.build_folder", lambda: tmp_path)
+    assert main(["ledger", "claims", "C24", "--check"]) == 1
+    [said] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("next:")]
+    told = "no model and no kept cost is about C24: kafka-eos check traces --json"
+    assert said == f"next: {told} {tmp_path / 'verdicts' / 'traces.json'}"
 
 
 def test_the_ledger_exits_with_1_while_a_claim_is_not_checked(

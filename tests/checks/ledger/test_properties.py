@@ -8,7 +8,7 @@ from kafka_eos_checks.cli import main
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.ledger import properties_command
-from kafka_eos_checks.ledger.properties import AUDIT, Outcome, Row, _shipped, _unstated, properties
+from kafka_eos_checks.ledger.properties import AUDIT, Cell, Outcome, Row, _joined, _shipped, _unstated, properties
 from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.models.registry import Expectation, MalformedRegistry, Registry, Shipped
 from kafka_eos_checks.models.releases import Releases, columns
@@ -44,6 +44,14 @@ def test_what_holds_of_the_newest_release_comes_first_then_what_it_violates_and_
     assert cells["repaired"].words == "holds"
     assert cells["Kafka 1.0"].outcome is Outcome.OPEN
     assert found["NotAboveLimit"].to_json()["columns"]["Kafka 2.0"]["findings"] == ["lowest-sequence"]
+
+
+@pytest.mark.parametrize(("shared", "words"), [((True, True), "holds, by the same rules"), ((True, False), "holds")])
+def test_a_property_holds_by_the_same_rules_only_if_all_of_its_models_have_them(
+    shared: tuple[bool, ...], words: str
+) -> None:
+    cells = [Cell(outcome=Outcome.HOLDS, shared=each) for each in shared]
+    assert _joined([*cells, Cell(outcome=Outcome.SILENT)]).words == words
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,11 @@ def test_the_leader_never_forgets_its_producer_without_a_mutant() -> None:
     assert simulate(replace(PLAN, faults={"ExpireProducer": 1000.0})).state.leaders_log.knows_producer(0)
 
 
+def test_the_leader_forgets_its_producer_with_a_mutant_of_expiry() -> None:
+    expiring = replace(PLAN, mutant="ExpireAnyTime", faults={"ExpireProducer": 10.0})
+    assert not simulate(expiring).state.leaders_log.knows_producer(0)
+
+
 def test_one_replica_leads_itself() -> None:
     simulated = simulate(replace(PLAN, replicas=1))
     assert set(simulated.state.replicas) == {"a"}
@@ -113,6 +118,12 @@ def test_the_command_refuses_what_it_cannot_run(
     assert main(["simulate", *arguments, "--out", str(tmp_path / "run")]) == 2
     assert reason in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_weight_is_refused_where_every_fault_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "transfer", "--fault", "Crash=2"]) == 2
+    told = "kafka-eos simulate: --fault is not for transfer, in which every fault is tried\n"
+    assert capsys.readouterr().err == told
 
 
 def test_a_recording_takes_the_place_of_an_earlier_simulated_one(tmp_path: Path) -> None:

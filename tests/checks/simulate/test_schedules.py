@@ -70,6 +70,16 @@ def test_the_step_of_a_crash_is_a_number_or_every_step() -> None:
             first_step(text)
 
 
+def test_a_step_before_which_no_fault_comes_is_refused_with_those_that_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scenario = transfer(transactional=True)
+    steps = {step for step in range(1, 60) if try_scenario(scenario, only_step=step).singles}
+    assert run_scenarios([scenario], 60) == 2
+    there = f"the first step before which one can come is {min(steps)}, the last is {max(steps)}"
+    assert capsys.readouterr().err == f"kafka-eos simulate: --crash-at 60: no fault comes before step 60; {there}\n"
+
+
 def test_a_scenario_fails_if_it_is_right_but_must_be_wrong_and_conversely(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -491,6 +491,15 @@ def test_waiting_in_vain_ends_after_its_seconds(
     assert broker.wait_until_read(inputs="in", group="g", seconds=3)
 
 
+def test_inputs_that_come_meanwhile_are_waited_for(broker: InProcessBroker, app: Application) -> None:
+    progress = Progress(broker.folder / DATA, ["in"], "g")
+    copy_all(app)
+    assert broker.call(lambda server: progress.is_past_all(server.cluster))
+    app.produce("in", "d")
+    app.end()
+    assert not broker.call(lambda server: progress.is_past_all(server.cluster))
+
+
 def test_inputs_that_are_deleted_meanwhile_are_not_waited_for(broker: InProcessBroker, app: Application) -> None:
     """An application that never read them never will."""
     progress = Progress(broker.folder / DATA, ["in"], "g")

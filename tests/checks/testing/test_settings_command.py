@@ -221,6 +221,12 @@ def test_a_later_setting_wins_and_a_file_may_have_any_name(tmp_path: Path, capsy
     assert "AcksOne" in capsys.readouterr().out
 
 
+def test_a_value_that_is_too_long_for_the_name_of_a_file_is_a_value(capsys: pytest.CaptureFixture[str]) -> None:
+    brokers = ",".join(f"broker-{number}.example.com:9092" for number in range(12))
+    assert main(["settings", "acks=all", f"bootstrap.servers={brokers}"]) == 0
+    assert "accepted by java-producer" in capsys.readouterr().out
+
+
 def test_a_line_that_is_no_setting_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "producer.properties"
     file.write_text("acks=all\nacks\n")

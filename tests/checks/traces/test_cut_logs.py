@@ -18,11 +18,11 @@ from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import Standing, read_verdicts
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.traces import coordinators, leaders
-from kafka_eos_checks.traces.clients import verdict_on_logs
+from kafka_eos_checks.traces.clients import of_paths, verdict_on_logs
 from kafka_eos_checks.traces.coordinators import Recorded, ToldRecord, WrittenBatch, WrittenMarker
 from kafka_eos_checks.traces.replays import in_process
 from kafka_eos_checks.traces.scan import pieces_of
-from kafka_eos_checks.traces.validation import RememberingJudge, validate
+from kafka_eos_checks.traces.validation import RememberingJudge, TraceUnusable, validate
 
 from .cut_logs import cut_logs
 from .test_coordinators import judge, recorded, value
@@ -328,6 +328,13 @@ def test_logs_that_begin_later_are_named_and_the_others_counted() -> None:
     assert (found.found, found.ok) == (f"all readable; judged from where they lack nothing: {words}", True)
     damaged = verdict_on_logs("x", {}, 2, "why")
     assert (damaged.found, damaged.ok) == ("2 not whole, although traces may depend on them", False)
+
+
+def test_a_path_with_a_damaged_log_is_none_without_anything_to_replay() -> None:
+    readable, damaged = (verdict_on_logs("x", {"t-0": 5}, count, "why" * count) for count in (0, 1))
+    with pytest.raises(TraceUnusable, match=r"^x: nothing to replay"):
+        of_paths([(Path("x"), [readable])])
+    assert of_paths([(Path("x"), [damaged])]) == [damaged]
 
 
 def test_the_torn_end_of_the_last_of_three_segments_is_left_out(tmp_path: Path) -> None:

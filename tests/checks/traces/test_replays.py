@@ -900,6 +900,7 @@ def test_nothing_to_replay_is_an_error(tmp_path: Path, capsys: pytest.CaptureFix
         (["--spark"], "give their PATHs"),
         (["logs", "--table", "v.jsonl"], "add --spark or --alone"),
         (["logs", "--alone", "--table", "v.txt"], "*.jsonl or *.parquet"),
+        (["logs", "--only", "told"], "--only names one kind of the kept traces; leave it out, or the PATHs"),
     ],
 )
 def test_options_of_a_replay_need_each_other(
@@ -908,6 +909,16 @@ def test_options_of_a_replay_need_each_other(
     with pytest.raises(SystemExit):
         cli.main(["check", "traces", *arguments])
     assert words in capsys.readouterr().err
+
+
+def test_a_table_that_cannot_be_written_is_refused_before_the_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(replays, "in_process", lambda *_: pytest.fail("it is replayed"))
+    table = tmp_path / "v.jsonl"
+    table.mkdir()
+    assert cli.main(["check", "traces", "example:violations", "--alone", "--table", str(table)]) == 2
+    assert capsys.readouterr().err == f"kafka-eos: {table} cannot be written: it is a folder; give a file\n"
 
 
 def test_rows_that_are_not_sorted_are_an_error() -> None:

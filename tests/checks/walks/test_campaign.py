@@ -1,12 +1,14 @@
 """The outcomes of many runs add up, and a run that is judged twice takes the same steps."""
 
+import json
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from kafka_eos.machines.machine import Action, Instance
-from kafka_eos_checks.walks import campaign
+from kafka_eos_checks.walks import campaign, kept
 from kafka_eos_checks.walks.campaign import Failure, LayerTally, Tally, all_layers, difference, run_seeds
 from kafka_eos_checks.walks.properties import Wrong
 from kafka_eos_checks.walks.walk import Coverage, Run
@@ -32,6 +34,14 @@ def test_of_each_layer_the_same_share_of_runs_is_judged_twice() -> None:
     chosen = [layer for layer in all_layers() if layer.name in {"MirrorOffsetsInTarget", "Outbox"}]
     tally = run_seeds(range(8), chosen, sample=2)
     assert [(layer.runs, layer.sampled) for layer in tally.layers.values()] == [(4, 2), (4, 2)]
+
+
+def test_a_seed_of_the_corpus_keeps_what_it_met_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "runs_fingerprint", lambda: "these runs")
+    for news in ([(5, "Outbox", ("Crash",))], [(5, "Outbox", ("Restart",)), (7, "Outbox", ("Crash", "Stop"))]):
+        path = kept.write_corpus(tmp_path, Tally(news=news))
+    rows = json.loads(path.read_text(encoding="utf-8"))["seeds"]
+    assert {row["seed"]: row["adds"] for row in rows} == {5: ["Crash"], 7: ["Stop"]}
 
 
 def test_a_second_judgement_that_differs_is_a_failure_of_its_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,6 +115,11 @@ def test_an_answer_of_a_version_without_an_error_for_all_has_its_partitions(
     assert list(cluster.fetch(1, {("orders", 0): 3}, 500)) == places
 
 
+@pytest.mark.parametrize("topics", [[], [{"Partitions": []}]])
+def test_an_answer_about_producers_that_leaves_the_partition_out_tells_nothing(topics: list[Any]) -> None:
+    assert asked(DescribeProducers={"Topics": topics}).open_transactions(1, ("orders", 0)) is None
+
+
 def test_data_are_asked_for_as_a_consumer_asks() -> None:
     cluster = asked(Fetch={"Responses": []})
     cluster.fetch(1, {("orders", 0): 3}, 500)
@@ -144,8 +149,12 @@ def test_offsets_are_asked_for_as_a_consumer_asks_and_those_with_an_error_are_le
     assert row == {"ReplicaId": -1, "IsolationLevel": numbers[1], "Topics": topics}
 
 
-def test_an_answer_with_an_error_for_all_has_no_partition() -> None:
-    assert asked(Fetch={"ErrorCode": ErrorCode.UNKNOWN_SERVER_ERROR}).fetch(1, {("orders", 0): 3}, 500) == {}
+@pytest.mark.parametrize(
+    ("code", "said"), [(ErrorCode.UNKNOWN_SERVER_ERROR, "UNKNOWN_SERVER_ERROR"), (999, "error 999")]
+)
+def test_an_answer_with_an_error_for_all_is_none(code: int, said: str) -> None:
+    with pytest.raises(NoAnswer, match=f"^Fetch: {said}$"):
+        asked(Fetch={"ErrorCode": code}).fetch(1, {("orders", 0): 3}, 500)
 
 
 def test_a_transaction_whose_begin_is_not_known_has_no_time_of_its_end() -> None:

@@ -22,6 +22,7 @@ from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import Wire, address_of
+from kafka_eos_checks.testing.in_process_broker import InProcessBroker
 from kafka_eos_checks.testing.process import ServedProcess
 from kafka_eos_checks.watch.cluster import Cluster as AskedCluster
 from kafka_eos_checks.watch.journal import REPORTS
@@ -237,6 +238,19 @@ def test_a_healthy_cluster_has_no_report(capsys: pytest.CaptureFixture[str]) -> 
     streams = capsys.readouterr()
     assert streams.out == ""
     assert "5 batches, 0 reports" in streams.err
+
+
+def test_a_broker_that_answers_each_fetch_with_an_error_is_named_and_what_it_leads_is_not_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with InProcessBroker(tmp_path / "broker") as broker:
+        broker.create_topic("orders")
+        refused = broker.fault("error", api="Fetch", error="UNKNOWN_SERVER_ERROR")
+        assert main(["watch", "--bootstrap", broker.bootstrap_servers, "--topic", "orders", "--once"]) == 2
+        assert refused.fired < 5, "it is asked again after a wait"
+    said = capsys.readouterr().err
+    assert "orders-0 is not read: Fetch: UNKNOWN_SERVER_ERROR; asked again in 1 s\n" in said
+    assert "not read: orders-0\n" in said
 
 
 @pytest.mark.parametrize(

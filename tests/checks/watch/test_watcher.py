@@ -1114,6 +1114,39 @@ def test_by_default_a_watcher_starts_at_the_last_stable_offset_or_a_new_partitio
     assert found(watcher, at=NOW + 10_000) == [("duplicate", 1)]
 
 
+def twice(log: Log) -> None:
+    for _ in range(2):
+        log.append(Batch(0, log.end, log.end, 9, 0, 0, 0, unsequenced=False))
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_partition_that_comes_to_a_cluster_without_any_is_read_from_its_start(
+    is_resumed: bool, written: Written
+) -> None:
+    written.logs.clear()
+    watcher = written.watcher(from_start=False)
+    assert found(watcher) == []
+    if is_resumed:
+        kept, watcher = watcher.to_json(), written.watcher(from_start=False)
+        watcher.resume(kept)
+    twice(written.logs.setdefault(PLACE, Log()))
+    assert found(watcher, at=NOW + REFRESH_MS) == [("duplicate", 1)]
+
+
+@pytest.mark.parametrize("others", [(), (("payments", 0),)])
+def test_a_topic_that_was_there_at_first_and_is_made_again_is_read_from_its_start(
+    others: tuple[Place, ...], written: Written
+) -> None:
+    written.logs |= {place: Log() for place in others}
+    twice(written.logs[PLACE])
+    watcher = written.watcher(from_start=False)
+    assert found(watcher) == []
+    del written.logs[PLACE]
+    assert found(watcher, at=NOW + REFRESH_MS) == []
+    twice(written.logs.setdefault(PLACE, Log()))
+    assert found(watcher, at=NOW + 2 * REFRESH_MS) == [("duplicate", 1)]
+
+
 def test_a_log_that_ends_before_the_read_position_was_truncated(written: Written) -> None:
     log = written.logs[PLACE]
     for sequence in range(5):
@@ -1142,6 +1175,16 @@ def test_records_that_were_deleted_before_reading_are_reported_and_are_no_violat
     assert told == ["orders-0: offsets 1 to 49 were deleted before they were read"]
 
 
+def test_all_offsets_that_were_deleted_before_reading_are_counted(written: Written) -> None:
+    written.logs["payments", 0] = Log()
+    watcher = written.watcher()
+    assert found(watcher) == []
+    for log, start in zip(written.logs.values(), (50, 7), strict=True):
+        log.start = log.end = start
+    assert found(watcher) == []
+    assert watcher.deleted == 57
+
+
 @pytest.mark.parametrize("another", ["a", "z"])
 def test_a_topic_that_was_deleted_and_created_again_starts_again(another: str, written: Written) -> None:
     written.logs[PLACE].append(Batch(0, 0, 0, 9, 5, 0, 0, unsequenced=False))
@@ -1165,6 +1208,23 @@ def test_a_leader_that_tells_only_one_end_of_its_log_is_asked_again(untold: int,
     assert set(watcher.unread) == {PLACE}
     written.untold.clear()
     assert found(watcher, at=NOW + FIRST_MS) == [(CUT, 3)]
+
+
+def test_a_partition_that_the_leader_leaves_out_of_its_answer_is_not_read(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written.logs["payments", 0] = Log()
+    fetch = written.fetch
+
+    def without_orders(node: int, positions: dict[Place, int], wait_ms: int) -> dict[Place, Fetched]:
+        return {place: answer for place, answer in fetch(node, positions, wait_ms).items() if place != PLACE}
+
+    monkeypatch.setattr(written, "fetch", without_orders)
+    told: list[str] = []
+    watcher = written.watcher(told)
+    watcher.poll(NOW)
+    assert told == ["orders-0 is not read: the leader leaves it out of its answer; asked again in 1 s"]
+    assert set(watcher.unread) == {PLACE}
 
 
 def test_an_unreadable_partition_is_reported_and_the_others_are_read(written: Written) -> None:

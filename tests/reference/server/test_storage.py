@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from kafka_eos.formats.log_directory import find_log_directories
 from kafka_eos.formats.message_set import Message
 from kafka_eos.formats.record_batch import Record, RecordBatch, build_batch
+from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.server import storage
 from kafka_eos.server.cluster import Broker, Cluster, Settings
+from kafka_eos.server.partitions import Leader
 from kafka_eos.server.storage import DamagedLog, Directory, FileStore, Memory, Store
 from kafka_eos.server.transactions import PRODUCER_ID_BLOCK, ProducerIds
 
@@ -56,6 +58,24 @@ def test_files_are_read_as_memory_is(
     assert memory.latest() == files.latest()
     files.delete()
     assert not list(folder.iterdir())
+
+
+def test_of_several_batches_with_the_largest_timestamp_the_first_is_told(tmp_path: Path) -> None:
+    for store in (Memory().create("t", 0, UUID(int=1)), FileStore.create(tmp_path / "t-0", UUID(int=1))):
+        assert store.latest() is None
+        fill(store, [5, 9, 9, 2])
+        assert store.latest() == (1, 1_009)
+
+
+def test_a_leader_epoch_in_which_nothing_was_written_is_not_noted(tmp_path: Path) -> None:
+    store = FileStore.create(tmp_path / "t-0", UUID(int=1))
+    leader = Leader(topic="t", partition=0, node=1, replicas=(1, 2, 3), store=store, rules=LeaderRules())
+    for node in (2, 3):
+        leader.lead(node)
+    leader.append_records([Record(value=b"v")], 1_000)
+    for node in (1, 2):
+        leader.lead(node)
+    assert (leader.epochs, store.known_epochs()) == ([(2, 0), (4, 1)],) * 2
 
 
 def test_a_reader_is_given_the_batch_that_has_the_offset_or_the_next_one_also_where_offsets_go_back(

@@ -596,6 +596,13 @@ def test_a_fault_lasts_as_long_as_its_block(start: Start, connect: Connect) -> N
     assert (tally.fired, cluster.faults.tallies) == (1, [])
 
 
+def test_a_restart_is_refused_where_it_is_asked_for_if_there_is_nothing_to_come_back_with(tmp_path: Path) -> None:
+    with ServedCluster() as in_memory, pytest.raises(MalformedPlan, match=r"fault\('restart'\): restart needs files"):
+        in_memory.fault("restart", api="Produce")
+    with ServedCluster(data=tmp_path) as kept:
+        assert kept.fault("restart", api="Produce").fired == 0
+
+
 def test_a_fault_of_a_wrong_name_is_refused_where_it_is_asked_for(start: Start) -> None:
     with pytest.raises(MalformedPlan, match=r"fault\('delay'\): delay needs 'seconds'"):
         start().fault("delay", api="Produce")

@@ -20,6 +20,8 @@ CLUSTER_PRODUCERS, RUN = 5, 4  # idempotent producers of a partition; batches of
 SPREAD = 3  # partitions of a transaction
 MOST_PARTITIONS, MOST_CLIENTS = 65_535, 500_000  # 16 bits; six digits for two groups a client
 TEXT_BYTES = 16  # smallest value that names its partition and offset
+OF_JEPSEN = {"folder", "faults", "seed", "jepsen"}  # arguments of a history of Jepsen; it has no use for others
+OF_EVERY_LOG = "segment_bytes"  # the argument of a cluster that logs without transactions have, too
 EPILOG = """examples:
   kafka-eos lab generate /tmp/made --batches 1000000 --partitions 8
   kafka-eos lab generate /tmp/made --faults 3 --seed 7
@@ -154,12 +156,13 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     cluster.add_argument("--history", action="store_true", help="also write what clients sent and polled")
     cluster.add_argument("--compacted", action="store_true", help="compact the first records of __transaction_state")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser, cluster=cluster)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the logs and the list of planted violations, and print a summary."""
     try:
+        _refuse_what_has_no_effect(arguments)
         _complete(arguments)
         _check(arguments)
         started = time.perf_counter()
@@ -188,6 +191,20 @@ def _nothing_if_unfinished(folder: Path) -> Iterator[None]:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _refuse_what_has_no_effect(arguments: argparse.Namespace) -> None:
+    """Refuse options that the kind of what is written has no use for."""
+    every = {action.dest: action.default for action in arguments.parser._actions}
+    given = [name for name, usual in every.items() if getattr(arguments, name, usual) != usual]
+    of_cluster = {action.dest for action in arguments.cluster._group_actions} - {OF_EVERY_LOG}
+    for name in given:
+        value = getattr(arguments, name)
+        said = _option(name) if value is True else f"{_option(name)} {value}"
+        if arguments.jepsen and name not in OF_JEPSEN:
+            raise ValueError(f"{said}: not with --jepsen")
+        if not arguments.transactions and name in of_cluster:
+            raise ValueError(f"{said}: only with --transactions")
 
 
 def _complete(arguments: argparse.Namespace) -> None:
@@ -236,8 +253,6 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _check_cluster(arguments: argparse.Namespace) -> None:
     if not arguments.transactions:
-        if arguments.brokers > 1:
-            raise ValueError(f"--brokers {arguments.brokers}: only with --transactions")
         return
     for name, most in (("partitions", MOST_PARTITIONS), ("clients", MOST_CLIENTS)):
         if getattr(arguments, name) > most:

@@ -55,6 +55,10 @@ def test_a_seed_decides_every_byte(tmp_path: Path) -> None:
         (["--topic", "a[b]"], "--topic 'a[b]': letters, digits"),
         (["--topic", ".."], "'..' is not allowed"),
         (["--partitions", "7000"], "one for each partition"),
+        (["--history"], "--history: only with --transactions"),
+        (["--retain-bytes", "1000"], "--retain-bytes 1000: only with --transactions"),
+        (["--brokers", "3"], "--brokers 3: only with --transactions"),
+        (["--jepsen", "100"], "--batches 6000: not with --jepsen"),
     ],
 )
 def test_a_call_that_makes_no_log_says_why(

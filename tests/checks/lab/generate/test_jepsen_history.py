@@ -69,7 +69,7 @@ def test_what_is_planted_is_found_in_its_keys(tmp_path: Path, capsys: pytest.Cap
 def test_a_history_without_room_for_what_is_to_be_planted_is_refused(
     operations: int, faults: int, room: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--jepsen", str(operations), "--faults", str(faults)]
+    arguments = ["--jepsen", str(operations), "--faults", str(faults), "--seed", "3"]
     assert main(["lab", "generate", str(tmp_path / "few"), *arguments]) == 2
     assert f"room for {room} of {LOST_WRITE}, not for {faults}; give more --jepsen" in capsys.readouterr().err
     assert not (tmp_path / "few").exists()

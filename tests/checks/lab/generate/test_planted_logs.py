@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kafka_eos.formats.record_batch import HEADER_BYTES, decode_batch
-from kafka_eos.formats.segment import StoredBatch, read_segment
+from kafka_eos.formats.segment import StoredBatch, read_offset_index, read_segment
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.oracle.synthetic import data_batch
 from kafka_eos_checks.audit.rules.log import Batch, audit_log
@@ -46,6 +46,15 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others() -> None:
 
     assert made(1) == made(1)
     assert made(1) != made(2)
+
+
+def test_an_index_has_a_batch_as_soon_as_more_bytes_than_its_interval_lie_before_it(tmp_path: Path) -> None:
+    batches = clean_batches(1, 100, largest=1, producers=1)
+    sizes = {value: Values(value, 1).payload_sizes(batches) + HEADER_BYTES for value in range(49, 60)}
+    [value] = [value for value, size in sizes.items() if set(size.tolist()) == {128}]
+    log = write(tmp_path / "t-0", batches, value, seed=1)
+    entries = read_offset_index(log.path.with_suffix(".index"), 0)
+    assert [(entry.offset, entry.position) for entry in entries] == [(33, 33 * 128), (66, 66 * 128), (99, 99 * 128)]
 
 
 @pytest.mark.parametrize("seed", range(5))

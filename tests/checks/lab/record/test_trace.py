@@ -261,6 +261,16 @@ def test_a_batch_that_the_leader_knew_after_its_restart_was_appended_before_it(w
     ]
 
 
+def test_a_batch_that_was_refused_itself_after_the_restart_was_appended_after_it(wire: Wire) -> None:
+    wire.append(0, 0)
+    wire.ask(1)  # sent, and not stored
+    wire.restart()
+    wire.answer(wire.ask(1), error=OUT_OF_ORDER)
+    wire.append(1, 1)
+    names = [name for name, *_ in wire.trace()]
+    assert names == ["AppendBatch", "TakeSnapshot", "Restart", "RefuseBatch", "AppendBatch"]
+
+
 def test_a_late_seen_acknowledgement_is_placed_where_the_log_still_gave_it(wire: Wire) -> None:
     wire.append(0, 0)
     late = wire.ask(0)

@@ -1,6 +1,7 @@
 """Slices of a hot producer id: their summaries and proofs may be joined in any order, and say what the whole would."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 
@@ -194,6 +195,27 @@ def test_an_old_or_replaced_decision_is_told_with_those_that_slices_share() -> N
         routes = Routes(cuts, {PLACES[0]: 0}, {0: PLACES[0]}, set(), {0: begins_ms})
         _, due = routed(Decisions.of([decision(10, [0]), decision(10, [0])]), None, routes)
         assert [each.is_plain for each in due] == [plain, plain]
+
+
+def test_a_slice_is_sent_the_decisions_back_to_the_first_that_its_markers_may_be_of() -> None:
+    shared = [
+        Shared(0, 7, 10, 0, 0, 0, 4, 0, is_last=False),
+        Shared(0, 7, 10, 1, 4, 2, 2, 1, is_last=True),  # two of the four before it may be repetitions
+    ]
+    routes = Routes(
+        Cuts(7, {0: np.array([(10, 0, 0), (10, 100, 1)], np.int64)}, shared, are_counted=True),
+        {PLACES[0]: 0},
+        {0: PLACES[0]},
+        set(),
+        {0: 0},
+    )
+    _, due = routed(Decisions.of([decision(10, [0])] * 6), None, routes)
+    assert [(each.first, len(each.decisions)) for each in due] == [(0, 4), (1, 5)]
+
+
+def test_a_piece_of_decisions_ends_where_a_transaction_of_its_id_is_left_out() -> None:
+    whole = Decisions.of([replace(decision(10, [0]), number=number) for number in (0, 1, 3, 4, 6)])
+    assert [piece.number.tolist() for piece in in_pieces(whole, 9)] == [[0, 1], [3, 4], [6]]
 
 
 def steps_of(rows: Sequence[tuple[int, int, bool]]) -> np.ndarray:

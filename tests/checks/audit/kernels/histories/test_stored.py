@@ -72,6 +72,14 @@ def pieces(path: Path, begin: list[int]) -> tuple[list[Piece], list[stored.Rows]
     return found, rows
 
 
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_only_damage_after_the_last_batch_of_a_log_is_a_damaged_end(damaged: int) -> None:
+    splits = [Piece(number, start=number, end=number + 1, damaged_end=number == damaged) for number in range(2)]
+    ends = LogEnds()
+    assert list(fold_pieces(splits, 0, ends)) == []
+    assert ends.damaged_end == (damaged == 1)
+
+
 def test_values_are_given_block_by_block_if_they_are_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(headers, "BLOCK_BYTES", 80)
     own = [build_batch([Record(value=b"%d" % at)], base_offset=at).encode() for at in range(4)]

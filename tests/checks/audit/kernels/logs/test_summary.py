@@ -7,12 +7,14 @@ import pytest
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.kernels.logs import summary
 from kafka_eos_checks.audit.kernels.logs.runs import Columns, runs_of
 from kafka_eos_checks.audit.kernels.logs.summary import Combine
 from kafka_eos_checks.audit.oracle import random_logs
 from kafka_eos_checks.audit.oracle.random_logs import by_chunks, chunked, columns_of, readable, summary_of
+from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.log import (
     DUPLICATE,
     GAP,
@@ -26,6 +28,7 @@ from kafka_eos_checks.audit.rules.log import (
     Batch,
     Log,
 )
+from kafka_eos_checks.audit.segments.headers import read_blocks
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 from kafka_eos_checks.kit.verdict import read_verdicts
 
@@ -125,6 +128,19 @@ def test_a_hole_that_begins_at_a_snapshot_hides_none_below_it() -> None:
     columns = columns_of([Batch(i, at, at, -1, -1, -1, -1, True) for i, at in enumerate((0, 2, 5))])
     assert summary.hole_starts(columns, runs_of(columns), (3, 9)) == (1, 3)
     assert summary.hole_starts(columns, runs_of(columns), (4, 9)) == (3,)
+
+
+@pytest.mark.parametrize("thinned", [(), (1,), (0, 1), (2,)])
+def test_the_last_batch_that_lacks_a_record_is_told(thinned: tuple[int, ...], tmp_path: Path) -> None:
+    made = []
+    for number, base in enumerate((0, 3, 6)):
+        deltas = [0, 2] if number in thinned else [0, 1, 2]
+        records = [Record(value=b"v", offset_delta=delta) for delta in deltas]
+        made.append(build_batch(records, base_offset=base).encode())
+    write_segment(path := tmp_path / "orders-0" / f"{0:020d}.log", made)
+    [block] = read_blocks(path, 0, path.stat().st_size)
+    last = max(thinned, default=None)
+    assert summary.last_thinned(block.headers) == (None if last is None else (3 * last, 3 * last + 3))
 
 
 def test_a_leader_epoch_is_compared_across_a_chunk_without_any() -> None:

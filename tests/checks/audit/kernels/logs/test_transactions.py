@@ -31,6 +31,13 @@ def test_data_right_after_data_of_the_same_producer_and_epoch_is_no_step(tmp_pat
     assert _rows_of_steps(block.headers, columns, runs_of(columns)).tolist() == [0, 1, 3, 5]
 
 
+def test_a_hole_between_two_chunks_is_told_with_those_inside() -> None:
+    fold = PartitionFold(LOG, LOG.segments)
+    for number, (offsets, inside) in enumerate([((0, 3), ()), ((3, 5), ()), ((7, 12), (9,)), ((14, 15), ())]):
+        fold.add((0, number), Transactional(), offsets, holes=0, before=0, disordered=False, hole_starts=inside)
+    assert fold.partition().hole_starts == (5, 9, 12)
+
+
 def test_the_last_marker_below_the_high_watermark_is_that_of_the_last_chunk_with_one() -> None:
     fold = PartitionFold(LOG, LOG.segments)
     for number, marked_ms in enumerate((NO_TIME, 5, 9, NO_TIME)):
