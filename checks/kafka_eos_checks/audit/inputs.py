@@ -140,8 +140,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             packed |= {} if folder == path else {path: folder}
             contents = contents_of(folder)
             folders[contents.logs] = path / contents.logs.relative_to(folder)
-            is_test = (folder / RECORDED).is_file() and not any(map(is_locked, folder.glob(f"**/{LOCK}")))
-            recorded.append(contents.is_recording or is_test)
+            recorded.append(is_finished(folder))
             found += contents.histories
         found += (path for path in histories if not is_jepsen(path))
         found = list({path.resolve(): path for path in found}.values())  # given itself and in its folder
@@ -317,6 +316,12 @@ def contents_of(folder: Path) -> Contents:
     elif (folder / RECORDED).is_file():
         histories = (folder / RECORDED,)
     return Contents(logs, histories, is_recording)
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a folder is a recording, or the artefacts of a test that has ended: then its logs are of one moment."""
+    is_test = (folder / RECORDED).is_file() and not any(map(is_locked, folder.glob(f"**/{LOCK}")))
+    return contents_of(folder).is_recording or is_test
 
 
 def _log_of(segment: Path) -> PartitionLog:

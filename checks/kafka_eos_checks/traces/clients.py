@@ -15,7 +15,7 @@ from kafka_eos_checks.lab.record.trace import DAMAGED, INCOMPLETE, NO_WIRE_EVENT
 from kafka_eos_checks.traces.validation import Trace, TraceUnusable, partition_log_trace
 
 OTHER_BATCHES, MISSING_PARTITION, NOTHING = "other-batches", "missing-partition", "nothing-to-replay"
-CUT_LOG = "cut-log"
+CUT_LOG, OTHER_MOMENT = "cut-log", "other-moment"
 WORDS = {
     OTHER_BATCHES: (
         "partition",
@@ -26,6 +26,10 @@ WORDS = {
     NO_WIRE_EVENTS: ("partition", "of a history without wire events"),
     MISSING_PARTITION: ("transactional id", "with partitions whose logs are not given"),
     CUT_LOG: ("log", "that compaction or retention has cut; what lies before the place from which on it is whole"),
+    OTHER_MOMENT: (
+        "transactional id",
+        "judged up to the end of the older log, because the logs are of different moments",
+    ),
     NOTHING: ("path", "with nothing to replay"),
 }
 """The reasons why a trace is not judged, by their codes: what it is of, and what is wrong."""
@@ -59,6 +63,13 @@ def without(transactional_id: str, absent: Sequence[str]) -> NotJudged:
     """A transactional id whose transactions have partitions that are not there."""
     words = f"no log of {first_of(absent, SHOWN)}: the markers there are taken for written"
     return NotJudged(transactional_id, MISSING_PARTITION, f"{words}; give the log directories of every broker")
+
+
+def not_to_the_end(transactional_id: str, ragged: Sequence[str]) -> NotJudged:
+    """A transactional id that is accepted only up to the end of the older ones of its logs."""
+    partitions = first_of(ragged, 3) if ragged else "its partitions"
+    words = f"its records and the logs of {partitions} are of different moments: not judged to the end"
+    return NotJudged(transactional_id, OTHER_MOMENT, f"{words}; if the brokers stood still, say --snapshot")
 
 
 def client_traces(written: Iterable[Read], restarts: Iterable[Read]) -> Iterator[Trace | NotJudged]:

@@ -33,8 +33,9 @@ from kafka_eos.machines.idempotent_producer import IdempotentProducer
 from kafka_eos.machines.machine import instances
 from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
-from kafka_eos_checks.audit.inputs import ARCHIVE_SUFFIX, UnusableInput, contents_of, opened, unread_in
-from kafka_eos_checks.audit.segments.splits import find_directories
+from kafka_eos_checks.audit.inputs import ARCHIVE_SUFFIX, UnusableInput, contents_of, is_finished, opened, unread_in
+from kafka_eos_checks.audit.moments import look_at
+from kafka_eos_checks.audit.segments.splits import find_directories, find_logs
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import need_clone
 from kafka_eos_checks.kit.outputs import check_output, check_outputs
@@ -51,6 +52,7 @@ from kafka_eos_checks.traces.clients import (
     NotJudged,
     Read,
     client_traces,
+    not_to_the_end,
     of_paths,
     verdict_on_logs,
     with_left_out,
@@ -58,8 +60,10 @@ from kafka_eos_checks.traces.clients import (
 )
 from kafka_eos_checks.traces.coordinators import (
     LEAVES_OUT,
+    CoordinatorOfTraces,
     Recorded,
     UnreadableLog,
+    coordinator_constants,
     coordinator_model,
     coordinator_traces,
     expired,
@@ -71,6 +75,7 @@ from kafka_eos_checks.traces.leaders import spoiled as leaders_spoiled
 from kafka_eos_checks.traces.scan import HISTORY_SUFFIX, parts_of, pieces_of
 from kafka_eos_checks.traces.validation import (
     Candidate,
+    RememberingJudge,
     Trace,
     TraceStep,
     TraceUnusable,
@@ -116,9 +121,12 @@ nothing: a transactional id from its last record before that offset, a partition
 on. The verdict on the logs names them, and is not green. Markers of clients of version 1, which tell no transaction,
 are matched with the decisions by their order, from the last one on. One that says abort instead of commit is noticed.
 One that is missing may not be: an earlier one of the same decision takes its place. With --kafka the order is not
-judged, because those releases may leave markers out. A partition of a history is not judged if it has other batches,
-too, or if its events are no requests with one answer each. The verdict names the file, the run and the event. Other
-partitions and runs are judged all the same.
+judged, because those releases may leave markers out. Logs that were copied one after the other while brokers wrote
+are judged up to the end of the older log: markers of later decisions, and decisions whose markers are not there yet,
+are left out, and the verdict says so. In recordings, and in the directories of one broker that was shut down,
+everything is judged; --snapshot says that of other logs. A partition of a history is not judged if it has other
+batches, too, or if its events are no requests with one answer each. The verdict names the file, the run and the
+event. Other partitions and runs are judged all the same.
 
 exit codes: 0 all accepted, 1 a trace is rejected or a log is damaged, 2 the input or the call cannot be used,
   3 nothing is rejected, but something could not be judged (0 with --allow-unjudged)
@@ -263,7 +271,7 @@ def _coordinators(
     """The verdicts on coordinators' logs, and on copies with a fault."""
     counts = {"transactions": logs.transactions, "markers": sum(map(len, logs.markers.values()))}
     leaves_out = LEAVES_OUT in base.overrides
-    traces = coordinator_traces(logs, leaves_out=leaves_out)
+    traces, without_ends = _coordinator_traces(base, logs, versions, leaves_out=leaves_out)
     wrong = coordinators_spoiled(logs, leaves_out=leaves_out)
     if not traces:
         return
@@ -272,8 +280,26 @@ def _coordinators(
     first, *others = _with_spoiled(f"coordinators of {name}", model, machine, traces, wrong, claims)
     judged = {trace.name for trace in traces}
     left_out = [without(name, absent) for name, absent in sorted(logs.absent.items()) if absent and name in judged]
+    left_out += [not_to_the_end(trace.name, trace.ragged) for trace in without_ends]
     yield with_left_out(replace(first, figures={**first.figures, **counts}), left_out)
     yield from others
+
+
+def _coordinator_traces(
+    base: Model, logs: Recorded, versions: frozenset[int], *, leaves_out: bool
+) -> tuple[list[Trace], list[Trace]]:
+    """The traces of the coordinators, and those among them that are only accepted without the ends of some logs."""
+    traces = coordinator_traces(replace(logs, are_apart=False), leaves_out=leaves_out)
+    if not logs.are_apart:
+        return traces, []
+    judge = RememberingJudge(mutated(CoordinatorOfTraces, base.overrides), coordinator_constants(versions))
+
+    def is_rejected(trace: Trace) -> bool:
+        return judge.first_rejected(trace.steps, trace.starts)[0] is not None
+
+    doubtful = {trace.name for trace in filter(is_rejected, traces)}
+    loose = {each.name: each for each in coordinator_traces(logs, leaves_out=leaves_out) if each.name in doubtful}
+    return [loose.get(each.name, each) for each in traces], [each for each in loose.values() if not is_rejected(each)]
 
 
 def _leaders(base: Model, name: str, logs: Recorded) -> Iterator[Verdict]:
@@ -323,8 +349,23 @@ def _refuse_unread(folders: Mapping[Path, Path]) -> None:
         raise UnusableInput(told)
 
 
-def given(models: Models, paths: Sequence[Path]) -> list[Verdict]:
+def are_apart(folder: Path) -> bool:
+    """Whether the logs at a path may be of different moments, because brokers wrote while they were copied.
+
+    They are of one moment in a recording, after a test, and in the directories of one broker that was shut down.
+    """
+    if folder.suffix == HISTORY_SUFFIX or is_finished(folder):
+        return False
+    return not look_at(find_logs(contents_of(folder).logs), one_moment=False).one_moment
+
+
+def given(models: Models, paths: Sequence[Path], *, one_moment: bool = False) -> list[Verdict]:
     """The given runs: log directories, histories of wire events, and recordings, which have both.
+
+    Args:
+        models: the models that judge.
+        paths: the paths.
+        one_moment: whether all logs are of one moment, whatever their directories tell.
 
     Raises:
         TraceUnusable, UnusableInput: there is nothing to judge in any of the paths, or one is something else.
@@ -332,18 +373,19 @@ def given(models: Models, paths: Sequence[Path]) -> list[Verdict]:
     """
     with opened_paths(paths) as here:
         return of_paths(
-            (path, [verdict for part in parts_of(folder) for verdict in _given(models, path, part)])
+            (path, [verdict for part in parts_of(folder) for verdict in _given(models, path, part, apart=apart)])
             for path, folder in zip(paths, here, strict=True)
+            for apart in [not one_moment and are_apart(folder)]
         )
 
 
-def _given(models: Models, path: Path, part: Path) -> Iterator[Verdict]:
+def _given(models: Models, path: Path, part: Path, *, apart: bool) -> Iterator[Verdict]:
     """The verdicts on a part of a path: a history, or the log directories in a folder."""
     if part.suffix == HISTORY_SUFFIX:
         name = path.name if path == part else f"{path.name}, {part.name}"
         yield from _history(models.clients, f"partitions of {name}", part)
         return
-    logs = read_recorded(part)
+    logs = replace(read_recorded(part), are_apart=apart)
     if logs.records:
         yield from _coordinators(models.coordinators, path.name, logs, frozenset({1, 2}), ())
         yield from _leaders(models.leaders, path.name, logs)
@@ -468,6 +510,11 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="judge the PATHs by the rules of this release of Kafka as it ships (spec/releases.toml), not by the "
         "repaired ones",
     )
+    parser.add_argument(
+        "--snapshot",
+        action="store_true",
+        help="the logs at the PATHs are of one moment: the brokers stood still, or it is a snapshot of a volume",
+    )
     add_allow_unjudged(parser, WORDS)
     add_json(parser)
     parser.set_defaults(run=run, parser=parser)
@@ -488,12 +535,13 @@ def replayed(arguments: argparse.Namespace, registry: Registry) -> list[Verdict]
     began = monotonic()
     with opened_paths(arguments.paths) as here:
         pieces = pieces_of(here)
+        apart = () if arguments.snapshot else [place for place, folder in enumerate(here) if are_apart(folder)]
         if arguments.spark:
             from kafka_eos_checks.traces.spark import on_spark  # noqa: PLC0415 - the light install has no Spark
 
-            table = on_spark(pieces, rules)
+            table = on_spark(pieces, rules, apart)
         else:
-            table = replays.in_process(pieces, rules)
+            table = replays.in_process(pieces, rules, apart)
     if arguments.table:
         replays.write_table(arguments.table, table)
     first, *others = replays.verdicts_of(table, arguments.paths)
@@ -535,6 +583,8 @@ def _refuse_what_does_not_apply(arguments: argparse.Namespace) -> None:
         arguments.parser.error("--spark and --alone replay recorded logs and histories; give their PATHs")
     if arguments.kafka and not arguments.paths:
         arguments.parser.error("--kafka names the rules for recorded logs and histories; give their PATHs")
+    if arguments.snapshot and not arguments.paths:
+        arguments.parser.error("--snapshot says something about logs; give their PATHs")
     if arguments.only and arguments.paths:
         arguments.parser.error("--only names one kind of the kept traces; leave it out, or the PATHs")
     if arguments.table and not replays:
@@ -554,7 +604,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.spark or arguments.alone:
             verdicts = replayed(arguments, registry)
         elif arguments.paths:
-            verdicts = given(models_of(registry, arguments.kafka), arguments.paths)
+            models = models_of(registry, arguments.kafka)
+            verdicts = given(models, arguments.paths, one_moment=arguments.snapshot)
         else:
             if arguments.only not in {"simulated", "told"}:
                 need_clone("the kept recordings")

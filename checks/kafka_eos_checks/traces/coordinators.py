@@ -34,7 +34,7 @@ Kafka: TransactionLogValue, TransactionStateManager, EndTransactionMarker
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -129,12 +129,14 @@ class Recorded:
         entries: by partition (``topic-number``), in log order.
         begins: log -> the offset from which on it lacks nothing, for logs that lack something.
         given: transactional id -> the same of the log with its records; its trace begins with the last one before.
+        are_apart: whether the logs may be of different moments, because brokers wrote while they were copied.
     """
 
     records: Mapping[str, list[StateRecord]]
     entries: Entries
     begins: Mapping[str, int] = field(default_factory=dict)
     given: Mapping[str, int] = field(default_factory=dict)
+    are_apart: bool = False
 
     @property
     def markers(self) -> dict[str, list[WrittenMarker]]:
@@ -566,29 +568,23 @@ def _marker_text(name: str, marker: WrittenMarker) -> str:
 
 def steps_of(
     records: Sequence[ToldRecord],
-    markers: Iterable[tuple[str, WrittenMarker]],
+    order: Mapping[str, Matched],
     absent: Container[str] = (),
     *,
-    cut: Collection[str] = (),
     given: ToldRecord | None = None,
-    leaves_out: bool = False,
     rename: bool = False,
 ) -> Iterator[TraceStep]:
     """The trace of one transactional id.
 
     Args:
         records: its records, in log order.
-        markers: the markers of its producers with their partitions, those of each partition in log order.
+        order: its markers by partition, see :func:`compared`.
         absent: partitions whose logs are not there; their markers are taken for written.
-        cut: partitions whose first batches are gone; their markers are taken for written up to the first that is there.
         given: the record in whose state the trace begins, see :func:`split_given`.
-        leaves_out: whether the coordinator may leave the marker of a partition without a leader out, as Kafka 4.3 does.
-            Then the order of markers tells nothing, and those that are gone may as well have been left out.
         rename: name partitions by their number in their transaction, and leave out the texts. The coordinator treats
             all partitions alike, so the verdict is the same, and a judge that remembers steps sees the same steps
             again.
     """
-    order = _compared(records, markers, absent, cut=cut, given=given, leaves_out=leaves_out)
     own = ((name, marker) for name, found in order.items() for marker in found.markers)
     built = _Steps(MarkersOf(own), absent, names={} if rename else None)
     built.assumed = {(name, offset) for name, found in order.items() for offset in found.assumed}
@@ -607,43 +603,74 @@ def steps_of(
     yield from built.steps
 
 
-def _compared(
+def compared(
     records: Sequence[ToldRecord],
     markers: Iterable[tuple[str, WrittenMarker]],
-    absent: Container[str],
+    absent: Container[str] = (),
     *,
-    cut: Collection[str],
-    given: ToldRecord | None,
-    leaves_out: bool,
+    cut: Collection[str] = (),
+    given: ToldRecord | None = None,
+    leaves_out: bool = False,
+    are_apart: bool = False,
 ) -> dict[str, Matched]:
-    """By partition its markers, compared with the decisions about it; see :func:`steps_of` for the arguments."""
+    """The markers of a transactional id by partition, compared with its decisions about it.
+
+    Args:
+        records: its records, in log order.
+        markers: the markers of its producers with their partitions, those of each partition in log order.
+        absent: partitions whose logs are not there.
+        cut: partitions whose first batches are gone; their markers are taken for written up to the first that is there.
+        given: the record in whose state its trace begins.
+        leaves_out: whether the coordinator may leave the marker of a partition without a leader out, as Kafka 4.3 does.
+            Then the order of markers tells nothing, and those that are gone may as well have been left out.
+        are_apart: whether the logs may be of different moments. Then markers of decisions after the last record are
+            left out, and those of the last decisions are taken for written, if they are not there.
+    """
     there: dict[str, list[WrittenMarker]] = defaultdict(list)
     for name, marker in markers:
         there[name].append(marker)
     first = None if given is None else given.told
+    every = (*(() if given is None else (given,)), *records)
+    last = next((record.told for record in reversed(every) if record.told is not None), None) if are_apart else None
     if leaves_out:
-        return {name: Matched(own if first is None else _maybe_earlier(own, first)) for name, own in there.items()}
+        return {name: _loose(own, first, last) for name, own in there.items()}
     decided: dict[str, list[Decided]] = defaultdict(list)
-    for before, after in pairwise((*(() if given is None else (given,)), *records, None)):
+    for before, after in pairwise((*every, None)):
         if before is None or before.told is None or before.told.state not in PREPARED:
             continue
         is_complete = after is not None and after.told is not None and after.told.state in COMPLETED
         if is_complete or after is None:
             key = (before.told.producer_id, before.told.epoch, PREPARED[before.told.state])
-            decision = Decided(before.offset, key, is_complete)
+            decision = Decided(before.offset, key, is_complete, after.leader_epoch if is_complete and after else -1)
             for name in before.told.partitions:
                 decided[name].append(decision)
     return {
-        name: matched(decided.get(name, ()), there[name], given=first, is_cut=name in cut)
+        name: matched(decided.get(name, ()), there[name], given=first, is_cut=name in cut, last=last)
         for name in sorted(there.keys() | decided.keys())
         if name not in absent
     }
 
 
-def _maybe_earlier(markers: Iterable[WrittenMarker], given: Transition) -> list[WrittenMarker]:
-    """The markers; those that may be of transactions before a record need not be of one after it."""
-    own = (given.producer_id, given.epoch)
-    return [m._replace(again=True) if m.producer_id == own[0] and m.epoch <= own[1] else m for m in markers]
+def ragged_in(order: Mapping[str, Matched]) -> tuple[str, ...]:
+    """The partitions in which the end of a trace is not judged, because the logs are of different moments."""
+    return tuple(name for name, found in order.items() if found.is_ragged)
+
+
+def _loose(markers: Iterable[WrittenMarker], first: Transition | None, last: Transition | None) -> Matched:
+    """The markers of a partition; those that may be of transactions before or after a trace need not be of its own.
+
+    Args:
+        markers: the markers.
+        first: the record in whose state the trace begins, if it does not begin before any.
+        last: the last record, if the logs may be of different moments.
+    """
+
+    def is_beside(marker: WrittenMarker) -> bool:
+        is_earlier = first is not None and marker.producer_id == first.producer_id and marker.epoch <= first.epoch
+        is_later = last is not None and marker.producer_id == last.producer_id and marker.epoch >= last.epoch
+        return is_earlier or is_later
+
+    return Matched([marker._replace(again=True) if is_beside(marker) else marker for marker in markers])
 
 
 def _is_left(record: ToldRecord, following: ToldRecord | None) -> bool:
@@ -699,8 +726,11 @@ def coordinator_traces(recorded: Recorded, *, leaves_out: bool = False) -> list[
         markers = (row for producer_id in sorted(mine) for row in of_producer.get(producer_id, ()))
         given, rest = split_given(list(map(told, records)), given=transactional_id in recorded.given)
         without = absent[transactional_id]
-        steps = steps_of(rest, markers, without, cut=recorded.begins, given=given, leaves_out=leaves_out)
-        trace = Trace(transactional_id, tuple(steps), starts_of(given))
+        apart = recorded.are_apart
+        compare = partial(compared, rest, markers, without, cut=recorded.begins, given=given)
+        order = compare(leaves_out=leaves_out, are_apart=apart)
+        steps = tuple(steps_of(rest, order, without, given=given))
+        trace = Trace(transactional_id, steps, starts_of(given), ragged_in(order))
         if trace.steps or given is None:
             traces.append(trace)
     return traces
@@ -832,7 +862,7 @@ def spoiled(recorded: Recorded, *, leaves_out: bool = False) -> dict[str, tuple[
     name = min(map(name_of, before.partitions()))
 
     def trace(changed: list[StateRecord] = records, entries: Entries = recorded.entries) -> Trace:
-        only = replace(recorded, records={transactional_id: changed}, entries=entries)
+        only = replace(recorded, records={transactional_id: changed}, entries=entries, are_apart=False)
         (found,) = coordinator_traces(only, leaves_out=leaves_out)
         return found
 

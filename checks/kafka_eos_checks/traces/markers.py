@@ -111,11 +111,13 @@ class Decided(NamedTuple):
         offset: of its record.
         key: the producer id, epoch and decision that its markers tell.
         is_complete: whether a record completes it.
+        until: the leader epoch of that record: the coordinator with it has written all its markers.
     """
 
     offset: int
     key: tuple[int, int, ControlType]
     is_complete: bool
+    until: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +129,13 @@ class Matched:
         assumed: the decisions whose markers are taken for written, by offset: they are gone, or cannot be told from
             others.
         missing: decisions that lack their marker, by offset: the first in the order of comparison.
+        is_ragged: whether the end of the partition, or of the records, was left out, because the other is older.
     """
 
     markers: Sequence[WrittenMarker]
     assumed: frozenset[int] = frozenset()
     missing: frozenset[int] = frozenset()
+    is_ragged: bool = False
 
 
 Epoch = tuple[int, int]  # a producer id and its epoch
@@ -139,7 +143,12 @@ _Run = list[WrittenMarker]  # markers that may be of one transaction: no entry o
 
 
 def matched(
-    decided: Sequence[Decided], markers: Sequence[WrittenMarker], *, given: Transition | None = None, is_cut: bool
+    decided: Sequence[Decided],
+    markers: Sequence[WrittenMarker],
+    *,
+    given: Transition | None = None,
+    is_cut: bool,
+    last: Transition | None = None,
 ) -> Matched:
     """Compare the order of a partition's markers with the order of the decisions about it, epoch by epoch.
 
@@ -148,8 +157,10 @@ def matched(
         markers: the markers of its producers in the partition, in log order.
         given: the record in whose state the trace begins: markers up to its epoch may be of earlier transactions.
         is_cut: whether the first batches of the partition are gone.
+        last: the last record of the trace, if the logs may be of different moments. Then the partition may lack the
+            markers of the last decisions, or have those of later ones.
     """
-    if not is_cut and [decision.key for decision in decided] == [marker[:3] for marker in markers]:
+    if not is_cut and last is None and [decision.key for decision in decided] == [marker[:3] for marker in markers]:
         return Matched(markers)
     runs = _runs(markers)
     epochs = [(epoch, list(own)) for epoch, own in groupby(decided, key=lambda decision: decision.key[:2])]
@@ -158,16 +169,38 @@ def matched(
     left = {epoch: own for epoch, own in runs.items() if begun is None or epoch[0] != begun[0] or epoch > begun}
     assumed: list[int] = []
     missing: list[int] = []
+    newest = max((place for place, (epoch, _) in enumerate(epochs) if epoch in runs), default=-1)
+    told = {epoch for epoch, _ in epochs}
+    is_ragged = False
+    if last is not None:
+        later = {e for e in left.keys() - told if e[0] == last.producer_id and e[1] >= last.epoch}
+        left = {epoch: own for epoch, own in left.items() if epoch not in later}
+        is_ragged = bool(later) or any(decision.is_complete for _, own in epochs[newest + 1 :] for decision in own)
+        assumed += (decision.offset for _, own in epochs[newest + 1 :] for decision in own)
+        epochs = epochs[: newest + 1]
     for place, (epoch, own) in enumerate(epochs):
         is_first = is_cut and place <= first
         found = _compare(own, runs.get(epoch, []), is_begun=epoch == begun, is_first=is_first)
+        if last is not None and place == newest:
+            every = [marker for run in found.runs for marker in run]
+            reign = max((marker.coordinator_epoch for marker in every), default=-1)
+            due = own if own[-1].is_complete or len(own) <= len(found.runs) else own[:-1]
+            is_one_each = not found.missing and len(due) == len(found.runs) == len(every)
+            if not is_one_each or reign < max(decision.until for decision in own):
+                found, is_ragged = _loosened(own, found), True
         left[epoch] = found.runs
         missing += found.missing
         if found.missing and (is_first or epoch == begun):
             assumed += (decision.offset for _, each in epochs[:place] for decision in each)
         assumed += found.assumed
     kept = sorted((m for each in left.values() for run in each for m in run), key=lambda marker: marker.offset)
-    return Matched(kept, frozenset(assumed), frozenset(missing))
+    return Matched(kept, frozenset(assumed), frozenset(missing), is_ragged)
+
+
+def _loosened(decided: Sequence[Decided], found: "_Compared") -> "_Compared":
+    """The comparison of an epoch in which any of the last markers, or of the last decisions, may be left out."""
+    runs = [[marker._replace(again=True) for marker in run] for run in found.runs]
+    return _Compared(runs, [decision.offset for decision in decided if decision.is_complete])
 
 
 def _runs(markers: Iterable[WrittenMarker]) -> dict[Epoch, list[_Run]]:

@@ -38,6 +38,7 @@ from kafka_eos_checks.traces.clients import (
     NotJudged,
     Read,
     client_traces,
+    not_to_the_end,
     of_paths,
     verdict_on_logs,
     with_left_out,
@@ -48,7 +49,9 @@ from kafka_eos_checks.traces.coordinators import (
     CoordinatorOfTraces,
     ToldRecord,
     absent_partitions,
+    compared,
     coordinator_constants,
+    ragged_in,
     since,
     split_given,
     starts_of,
@@ -62,7 +65,7 @@ from kafka_eos_checks.traces.leaders import (
     leader_trace,
     wordless_step,
 )
-from kafka_eos_checks.traces.markers import WrittenBatch, WrittenMarker
+from kafka_eos_checks.traces.markers import Matched, WrittenBatch, WrittenMarker
 from kafka_eos_checks.traces.scan import (
     CLIENT,
     COORDINATOR,
@@ -143,23 +146,42 @@ class _CoordinatorJudge:
         *,
         begin: int = 0,
         cut: Collection[str] = (),
+        are_apart: bool = False,
     ) -> dict[str, Any] | None:
-        """The verdict on a transactional id; None if nothing follows the record in whose state its trace begins."""
+        """The verdict on a transactional id; None if nothing follows the record in whose state its trace begins.
+
+        If it is rejected as if all logs were of one moment, and they may be apart, its ends are left out.
+        """
         absent = absent_partitions(records, here)
         given, rest = split_given(since(records, begin), given=begin > 0)
-        steps = partial(
-            steps_of, rest, markers, absent, cut=cut, given=given, leaves_out=LEAVES_OUT in dict(self.rules.overrides)
-        )
-        position, taken = self.remembering.first_rejected(steps(rename=True), starts_of(given, rename=True))
+        leaves_out = LEAVES_OUT in dict(self.rules.overrides)
+        compare = partial(compared, rest, markers, absent, cut=cut, given=given, leaves_out=leaves_out)
+        order, is_loose = compare(), False
+        position, taken = self._first_rejected(rest, order, absent, given)
+        if position is not None and are_apart:
+            order, is_loose = compare(are_apart=True), True
+            position, taken = self._first_rejected(rest, order, absent, given)
         if not taken and begin:
             return None
         if position is None:
             found = _verdict(COORDINATOR, name, taken, None, "")
-            return found if not absent else {**found, "accepted": None, **_unjudged(without(name, absent))}
-        trace = Trace(name, tuple(steps()), starts_of(given))
+            if absent:
+                return {**found, "accepted": None, **_unjudged(without(name, absent))}
+            return {**found, **_unjudged(not_to_the_end(name, ragged_in(order)))} if is_loose else found
+        trace = Trace(name, tuple(steps_of(rest, order, absent, given=given)), starts_of(given))
         index, explanation = replayed(self.machine, coordinator_constants(self.rules.versions, trace), trace)
         assert index == position, f"{name}: rejected at {index} and, by a judge that remembers, at {position}"
         return _verdict(COORDINATOR, name, taken, position, explanation)
+
+    def _first_rejected(
+        self,
+        records: Sequence[ToldRecord],
+        order: Mapping[str, Matched],
+        absent: Container[str],
+        given: ToldRecord | None,
+    ) -> tuple[int | None, int]:
+        steps = steps_of(records, order, absent, given=given, rename=True)
+        return self.remembering.first_rejected(steps, starts_of(given, rename=True))
 
 
 _judge_of = lru_cache(maxsize=4)(_CoordinatorJudge)  # a worker keeps it from task to task
@@ -431,7 +453,7 @@ def _partition_constants(trace: Trace) -> PartitionLogConstants:
 
 
 def by_trace(
-    batches: Rows, rules: Rules, here: Mapping[int, Container[str]], begins: Begins
+    batches: Rows, rules: Rules, here: Mapping[int, Container[str]], begins: Begins, apart: Container[int] = ()
 ) -> "Iterator[pa.RecordBatch]":
     """Rows sorted by :data:`BY_TRACE` -> verdicts (:data:`kafka_eos_checks.traces.scan.VERDICTS`).
 
@@ -440,6 +462,7 @@ def by_trace(
         rules: the rules of the machines.
         here: source -> its logs (:func:`kafka_eos_checks.traces.scan.logs_of`).
         begins: the logs that lack something.
+        apart: the sources whose logs may be of different moments.
     """
     judge = _judge_of(rules)
     cut: dict[int, set[str]] = defaultdict(set)
@@ -465,7 +488,8 @@ def by_trace(
                     for log, producer_id, epoch, code, reign, offset, joined in rows
                 ]
         if records:
-            found = judge.verdict(name, records, markers, here[source], begin=begin, cut=cut[source])
+            judged_by = partial(judge.verdict, begin=begin, cut=cut[source], are_apart=source in apart)
+            found = judged_by(name, records, markers, here[source])
             if found is not None:
                 verdicts.append({"source": source, **found})
         if len(verdicts) >= OUT_ROWS:
@@ -524,8 +548,8 @@ def _verdict_on(subject: str, name: str, own: "pa.Table") -> Verdict:
     import pyarrow.compute as pc  # noqa: PLC0415 - the light install has no pyarrow
 
     rejected = own.filter(pc.invert(own["accepted"]))
-    left_out = own.filter(pc.is_null(own["accepted"])).to_pylist()
-    traces = own.num_rows - len(left_out)
+    left_out = own.filter(pc.is_valid(own["unjudged"])).to_pylist()
+    traces = own.num_rows - own["accepted"].null_count
     found = "all accepted" if traces else "no traces"
     if rejected.num_rows:
         first = rejected.slice(0, 1).to_pylist()[0]
@@ -570,8 +594,13 @@ def write_table(path: Path, table: "pa.Table") -> None:
 # --- in this process -------------------------------------------------------------------------------------------------
 
 
-def in_process(pieces: Sequence[Piece], rules: Rules) -> "pa.Table":
+def in_process(pieces: Sequence[Piece], rules: Rules, apart: Container[int] = ()) -> "pa.Table":
     """The verdicts (:data:`kafka_eos_checks.traces.scan.VERDICTS`) on all traces in some pieces; rows are in memory.
+
+    Args:
+        pieces: the pieces.
+        rules: the rules of the machines.
+        apart: the sources whose logs may be of different moments.
 
     Raises:
         MissingExtra: without pyarrow.
@@ -582,7 +611,7 @@ def in_process(pieces: Sequence[Piece], rules: Rules) -> "pa.Table":
     rows = pa.Table.from_batches(scanned, schema=rows_schema())
     begins = begins_of(rows.filter(pc.equal(rows["kind"], HOLE)))
     tagged = by_producer(_sorted(rows.to_batches(), BY_PRODUCER), rules, begins)
-    found = [*by_trace(_sorted(tagged, BY_TRACE), rules, logs_of(pieces), begins), begun(begins)]
+    found = [*by_trace(_sorted(tagged, BY_TRACE), rules, logs_of(pieces), begins, apart), begun(begins)]
     return in_order(pa.Table.from_batches(found, schema=verdict_batch([]).schema))
 
 

@@ -43,13 +43,19 @@ if TYPE_CHECKING:
 
 
 def on_spark(
-    pieces: Sequence[Piece], rules: Rules, *, spark: "SparkSession | None" = None, task_bytes: int = PIECE_BYTES
+    pieces: Sequence[Piece],
+    rules: Rules,
+    apart: Container[int] = (),
+    *,
+    spark: "SparkSession | None" = None,
+    task_bytes: int = PIECE_BYTES,
 ) -> "pa.Table":
     """The verdicts on all traces in some pieces, the same as by :func:`kafka_eos_checks.traces.replays.in_process`.
 
     Args:
         pieces: the pieces of files at paths that every worker can read.
         rules: the rules of the machines.
+        apart: the sources whose logs may be of different moments.
         spark: the session to use; without one a local session is started and stopped.
         task_bytes: the bytes that a task reads.
 
@@ -64,7 +70,9 @@ def on_spark(
         rows = rows_frame(active, pieces, task_bytes)
         try:
             begins = begins_of(rows.where(f"kind = {HOLE}").select("source", "log", "offset").toArrow())
-            found = verdict_frame(rows, pieces, rules, begins, task_bytes).toArrow().cast(verdict_batch([]).schema)
+            found = (
+                verdict_frame(rows, pieces, rules, begins, task_bytes, apart).toArrow().cast(verdict_batch([]).schema)
+            )
         finally:
             release(rows)
     return in_order(pa.concat_tables([found, pa.Table.from_batches([begun(begins)])]))
@@ -78,13 +86,18 @@ def rows_frame(spark: "SparkSession", pieces: Sequence[Piece], task_bytes: int =
 
 
 def verdict_frame(
-    rows: "DataFrame", pieces: Sequence[Piece], rules: Rules, begins: Begins, task_bytes: int = PIECE_BYTES
+    rows: "DataFrame",
+    pieces: Sequence[Piece],
+    rules: Rules,
+    begins: Begins,
+    task_bytes: int = PIECE_BYTES,
+    apart: Container[int] = (),
 ) -> "DataFrame":
     """The verdicts as a DataFrame with the columns of :data:`VERDICTS`; nothing is run yet."""
     settings = rows.sparkSession.conf
     shares = max(int(settings.get("spark.sql.shuffle.partitions") or 1), sum(p.size for p in pieces) // task_bytes)
     tagged = _sorted(rows, BY_PRODUCER, shares).mapInArrow(_tagging(rules, begins), ddl(ROWS))
-    return _sorted(tagged, BY_TRACE, shares).mapInArrow(_judging(rules, logs_of(pieces), begins), ddl(VERDICTS))
+    return _sorted(tagged, BY_TRACE, shares).mapInArrow(_judging(rules, logs_of(pieces), begins, apart), ddl(VERDICTS))
 
 
 def _sorted(frame: "DataFrame", keys: Sequence[str], shares: int) -> "DataFrame":
@@ -108,10 +121,10 @@ def _tagging(rules: Rules, begins: Begins) -> "Callable[[Rows], Iterator[pa.Reco
 
 
 def _judging(
-    rules: Rules, here: Mapping[int, Container[str]], begins: Begins
+    rules: Rules, here: Mapping[int, Container[str]], begins: Begins, apart: Container[int]
 ) -> "Callable[[Rows], Iterator[pa.RecordBatch]]":
     def judge(batches: Rows) -> "Iterator[pa.RecordBatch]":
         keep_modules()
-        yield from by_trace(batches, rules, here, begins)
+        yield from by_trace(batches, rules, here, begins, apart)
 
     return judge

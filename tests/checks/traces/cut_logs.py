@@ -18,16 +18,40 @@ def cut_logs(folder: Path, random: Random) -> None:
         folder: the folder of the brokers' log directories.
         random: draws the places.
     """
+    for partition in _longest_replicas(folder):
+        topic = partition.name.rpartition("-")[0]
+        if topic != "__consumer_offsets":
+            _cut(partition, random, is_state=topic == TOPIC)
+
+
+def cut_ends(folder: Path, random: Random) -> None:
+    """Take the last batches from most logs, as if each was copied at another moment, and leave one replica of each.
+
+    Args:
+        folder: the folder of the brokers' log directories.
+        random: draws the places.
+    """
+    for partition in _longest_replicas(folder):
+        segments = sorted(partition.glob("*.log"))
+        found = [region for path in segments for region in read_segment(path) if isinstance(region, StoredBatch)]
+        kept = found[: len(found) - random.randrange(len(found) // 3 + 1)]
+        for path in segments[1:]:
+            path.unlink()
+        segments[0].write_bytes(b"".join(each.batch.encode() for each in kept))
+
+
+def _longest_replicas(folder: Path) -> list[Path]:
+    """The partitions' folders; of several replicas only the longest is left on the disk."""
     by_name: dict[str, list[Path]] = {}
     for partition in sorted(path for path in folder.glob("*/*-*") if path.is_dir()):
         by_name.setdefault(partition.name, []).append(partition)
-    for name, replicas in sorted(by_name.items()):
+    for replicas in by_name.values():
         longest = max(replicas, key=lambda each: sum(path.stat().st_size for path in each.glob("*.log")))
         for other in replicas:
             if other != longest:
                 shutil.rmtree(other)
-        if name.rpartition("-")[0] != "__consumer_offsets":
-            _cut(longest, random, is_state=name.rpartition("-")[0] == TOPIC)
+        replicas[:] = [longest]
+    return [longest for _, (longest,) in sorted(by_name.items())]
 
 
 def _cut(partition: Path, random: Random, *, is_state: bool) -> None:

@@ -142,9 +142,9 @@ def test_a_failure_that_no_release_explains_has_no_advice() -> None:
 def test_the_option_decides_whether_spark_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def on_spark(pieces: Sequence[Piece], rules: replays.Rules) -> Any:
+    def on_spark(pieces: Sequence[Piece], rules: replays.Rules, apart: Sequence[int]) -> Any:
         asked.append("spark")
-        return replays.in_process(pieces, rules)
+        return replays.in_process(pieces, rules, apart)
 
     spark = ModuleType("kafka_eos_checks.traces.spark")
     spark.on_spark = on_spark  # type: ignore[attr-defined]

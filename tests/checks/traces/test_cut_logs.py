@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos.formats.record_batch import ControlType, Record, build_batch
+from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.formats.transaction_log import TOPIC, TransactionLogKey, TransactionLogValue
 from kafka_eos.formats.transaction_log import TransactionState as S
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
@@ -24,7 +25,7 @@ from kafka_eos_checks.traces.replays import in_process
 from kafka_eos_checks.traces.scan import pieces_of
 from kafka_eos_checks.traces.validation import RememberingJudge, TraceUnusable, validate
 
-from .cut_logs import cut_logs
+from .cut_logs import cut_ends, cut_logs
 from .test_coordinators import judge, recorded, value
 from .test_replays import RULES, in_the_readable_way, said
 
@@ -442,3 +443,42 @@ def rejected_in(logs: Recorded) -> set[str]:
     judge_of = RememberingJudge(coordinators.CoordinatorOfTraces, coordinators.coordinator_constants(frozenset({1, 2})))
     traces = coordinators.coordinator_traces(logs)
     return {trace.name for trace in traces if judge_of.first_rejected(trace.steps, trace.starts)[0] is not None}
+
+
+@pytest.mark.parametrize("name", ["transactions", "transactions-3.9"])
+@pytest.mark.parametrize("seed", range(3))
+def test_copies_of_different_moments_are_judged_up_to_the_end_of_the_older_one(
+    name: str, seed: int, tmp_path: Path
+) -> None:
+    unpack(kept_recording(name), tmp_path)
+    brokers = tmp_path / "brokers"
+    cut_ends(brokers, random.Random(seed))
+    pieces = pieces_of([brokers])
+    found = said(in_process(pieces, RULES, {0}))
+    assert all(position is None for _, position in found.values()), f"seed {seed}"
+    strict, loose = in_the_readable_way(brokers), in_the_readable_way(brokers, are_apart=True)
+    assert found == {key: loose[key] if strict[key][1] is not None else strict[key] for key in strict}, f"seed {seed}"
+    assert any(position is not None for _, position in strict.values()), f"seed {seed}"
+
+
+@pytest.mark.tlc
+def test_the_command_says_which_ids_are_not_judged_to_the_end(tmp_path: Path) -> None:
+    unpack(kept_recording("no-leader-3.9"), tmp_path)
+    brokers, answer = tmp_path / "brokers", tmp_path / "verdicts.json"
+    segment = brokers / "1" / "commit-then-abort-0" / f"{0:020d}.log"
+    regions = [region for region in read_segment(segment) if isinstance(region, StoredBatch)]
+    segment.write_bytes(b"".join(each.batch.encode() for each in regions[:-1]))
+    for engine in ([], ["--alone"]):
+        call = ["check", "traces", str(brokers), *engine, "--json", str(answer)]
+        assert cli.main(call) == 3
+        first = read_verdicts(answer)[0]
+        assert (first.unjudged_for, first.figures["traces"], first.standing) == (
+            {"other-moment": 1},
+            2,
+            Standing.NOT_JUDGED,
+        )
+        assert "commit-then-abort-t: its records and the logs of commit-then-abort-0 are of different moments" in (
+            first.evidence
+        )
+        assert cli.main([*call, "--allow-unjudged", "other-moment"]) == 0
+        assert cli.main([*call, "--snapshot"]) == 1

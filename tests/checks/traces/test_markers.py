@@ -193,6 +193,11 @@ def random_run(draw: random.Random, *, plain: bool = False) -> Run:
     return run
 
 
+def ended(run: Run, last: int, entry: int) -> Recorded:
+    """Copies of a run's logs that were made at different moments: its records and its entries up to some place."""
+    return Recorded({"id": rows(run, 0)[: last + 1]}, {"t-0": run.entries[:entry]}, are_apart=True)
+
+
 def is_accepted(logs: Recorded) -> bool:
     traces = coordinators.coordinator_traces(logs)
     judge_of = RememberingJudge(CoordinatorOfTraces, coordinator_constants(frozenset({1, 2})))
@@ -218,6 +223,56 @@ def test_what_is_left_of_a_right_run_is_accepted(seed: int) -> None:
     for first in range(len(run.states)):
         for entry in range(len(run.entries) + 1):
             assert is_accepted(left_of(run, first, entry)), f"seed {seed}, from record {first} and entry {entry} on"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_copies_of_a_right_run_that_were_made_at_different_moments_are_accepted(seed: int) -> None:
+    run = random_run(random.Random(seed))
+    apart = 0
+    for last in range(len(run.states)):
+        for entry in range(len(run.entries) + 1):
+            logs = ended(run, last, entry)
+            assert is_accepted(logs), f"seed {seed}, up to record {last} and entry {entry}"
+            apart += not is_accepted(replace(logs, are_apart=False))
+    assert apart > len(run.states), "as copies of one moment"
+
+
+@pytest.mark.parametrize(
+    ("decided", "there", "is_ragged"),
+    [("cac", "cac", False), ("cac", "ca", True), ("ca", "cac", True), ("", "c", True)],
+)
+def test_a_trace_tells_where_its_end_is_of_another_moment(decided: str, there: str, is_ragged: bool) -> None:
+    for version in (1, 2):
+        logs = of_decided(decided, there) if version == 1 else of_version_2(decided, there)
+        (trace,) = coordinators.coordinator_traces(replace(logs, are_apart=True))
+        assert (trace.ragged == ("t-0",), is_accepted(replace(logs, are_apart=True))) == (is_ragged, True)
+        (strict,) = coordinators.coordinator_traces(logs)
+        assert (strict.ragged, is_accepted(logs)) == ((), not is_ragged)
+
+
+def of_version_2(decided: str, there: str) -> Recorded:
+    """As :func:`of_decided`, with the next epoch for each transaction."""
+    states: list[TransactionLogValue | None] = [value(S.EMPTY, 0)]
+    for epoch, letter in enumerate(decided):
+        name = OF_LETTER[letter].name
+        states += [
+            value(S.ONGOING, epoch),
+            *(value(S[f"{step}_{name}"], epoch + 1) for step in ("PREPARE", "COMPLETE")),
+        ]
+    written: list[WrittenBatch | WrittenMarker] = []
+    for epoch, letter in enumerate(there):
+        written.append(WrittenBatch(7, epoch, "transactional", 2 * epoch))
+        written.append(WrittenMarker(7, epoch + 1, OF_LETTER[letter], 0, 2 * epoch + 1))
+    return recorded(states, written, [0] * len(states))
+
+
+@pytest.mark.parametrize(("decided", "there"), [("cacc", "ccc"), ("cacc", "c-cc"), ("cacc", "aac")])
+def test_what_lies_before_the_end_of_both_logs_is_judged_although_they_are_of_different_moments(
+    decided: str, there: str
+) -> None:
+    logs = of_version_2(decided, there.replace("-", "c"))
+    kept = [e for e in logs.entries["t-0"] if there[e.offset // 2] != "-"]
+    assert not is_accepted(replace(logs, entries={"t-0": kept}, are_apart=True))
 
 
 def test_an_inverted_marker_is_noticed_after_any_cut_before_it() -> None:

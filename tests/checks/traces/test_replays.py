@@ -37,6 +37,7 @@ from kafka_eos_checks.traces.coordinators import (
     StateRecord,
     ToldRecord,
     WrittenMarker,
+    compared,
     coordinator_constants,
     steps_of,
     told,
@@ -86,9 +87,9 @@ def histories(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted((folder / "histories").glob("*.jsonl"))
 
 
-def in_the_readable_way(folder: Path) -> Verdicts:
+def in_the_readable_way(folder: Path, *, are_apart: bool = False) -> Verdicts:
     """The verdicts on a folder's traces, out of whole decoded logs and machines that keep all."""
-    logs = coordinators.read_recorded(folder)
+    logs = replace(coordinators.read_recorded(folder), are_apart=are_apart)
     registry = Registry()
     found: Verdicts = {}
     traces = coordinators.coordinator_traces(logs)
@@ -350,9 +351,9 @@ def test_what_workers_of_spark_run_has_the_same_verdicts(
     rows = list(spark._read([tasks]))
     begins = replays.begins_of(pa.Table.from_batches(row for row in rows if row["kind"][0].as_py() == HOLE))
     tagged = spark._tagging(RULES, begins)(replays._sorted(rows, replays.BY_PRODUCER))
-    found = spark._judging(RULES, logs_of(pieces), begins)(replays._sorted(tagged, replays.BY_TRACE))
+    found = spark._judging(RULES, logs_of(pieces), begins, {1})(replays._sorted(tagged, replays.BY_TRACE))
     whole = pa.Table.from_batches([*found, replays.begun(begins)])
-    assert replays.in_order(whole).equals(in_process(pieces, RULES))
+    assert replays.in_order(whole).equals(in_process(pieces, RULES, {1}))
     assert rows_of(spark.on_spark([], RULES)) == [], "for which no session is started"
 
 
@@ -712,7 +713,7 @@ def test_a_judge_that_remembers_gives_the_verdicts_of_one_that_does_not(
 ) -> None:
     judge = RememberingJudge(MACHINE if counts else WITHOUT_NUMBERS, coordinator_constants(frozenset({1, 2})), most)
     for records, mine, expected in judged:
-        assert judge.first_rejected(steps_of(records, mine, rename=True)) == expected
+        assert judge.first_rejected(steps_of(records, compared(records, mine), rename=True)) == expected
     assert sum(rejected is not None for _, _, (rejected, _) in judged) > 10
 
 
@@ -737,7 +738,8 @@ def test_transactions_of_the_same_form_are_judged_once(machine: Any, grows: bool
     taken = []
     for transactions in (3, 30):
         judge = RememberingJudge(machine, coordinator_constants(frozenset({1, 2})))
-        steps = steps_of(*committed(transactions), rename=True)
+        records, markers = committed(transactions)
+        steps = steps_of(records, compared(records, markers), rename=True)
         assert judge.first_rejected(steps) == (None, 2 + 7 * transactions)
         taken.append(judge._remembered)
     assert (taken[0] < taken[1]) == grows

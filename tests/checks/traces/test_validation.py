@@ -90,7 +90,7 @@ def test_good_traces_are_accepted_and_seeded_bad_ones_rejected_at_their_event(mo
     verdicts = trace_verdicts("counter", model, machine, every, expected={name: at for name, (_, at) in bad.items()})
     assert [(verdict.name, verdict.found) for verdict in verdicts] == [
         ("counter", "all accepted"),
-        *((f"counter {name}", f"rejected at event {at}") for name, (_, at) in bad.items()),
+        *((f"counter, copy with a fault: {name}", f"rejected at event {at}") for name, (_, at) in bad.items()),
     ]
     assert all(verdict.ok for verdict in verdicts)
     assert verdicts[0].figures == {"traces": 2, "events": 12}
@@ -106,7 +106,7 @@ def test_a_copy_with_a_fault_has_a_verdict_only_if_its_own_trace_is_accepted(mod
     found = trace_verdicts("counter", model, machine, every, expected=expected, copy_of=copy_of)
     assert [(verdict.name, verdict.found) for verdict in found] == [
         ("counter", "1 of 2 accepted; wrong value: rejected at event 3"),
-        ("counter bad end", "rejected at event 7"),
+        ("counter, copy with a fault: bad end", "rejected at event 7"),
     ]
     unknown = trace_verdicts("counter", model, machine, [GOOD], expected={"gone": 1}, copy_of={"gone": GOOD.name})
     assert [verdict.ok for verdict in unknown] == [True, False], "a copy that nobody judged is missing"
