@@ -64,6 +64,9 @@ sys.exit(pytest.main())
 
 _NOT_COPIED = shutil.ignore_patterns("__pycache__")
 
+_LEFT_OUT = frozenset({"PYTHONDONTWRITEBYTECODE", NOTES, MEASURED})
+"""Variables of this process that no pytest is given: this process may itself belong to a test whose lines are noted."""
+
 Position = tuple[int, int]
 
 
@@ -442,7 +445,7 @@ class Bench:
             options: further ones of pytest.
             variables: further ones of the environment; None if a mutant is tried.
         """
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
         environment["PYTHONPATH"] = os.pathsep.join(str(self.folder / name) for name in SOURCES)
         if variables is None:
             # A mutant leaves no compiled file, nor does a process that its tests start: the file would stay valid for

@@ -467,7 +467,10 @@ def test_an_interrupted_call_runs_no_file_of_tests_again_that_it_has_run(bench: 
     assert ran.read_text(encoding="utf-8") == "others rule "
 
 
-def test_benches_of_one_call_run_no_file_of_tests_twice_without_a_mutant(clone: Path, tmp_path: Path) -> None:
+def test_benches_of_one_call_run_no_file_of_tests_twice_without_a_mutant(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NOTES, "of a run of this test itself without a mutant")
     ran = tmp_path / "ran"
     note = f"    import os\n    if {NOTES!r} in os.environ: open({str(ran)!r}, 'a').write(__name__ + ' ')\n"
     for name, text in (("test_others.py", OTHERS), ("test_rule.py", OWN)):
