@@ -285,7 +285,7 @@ class Bench:
                 shutil.copy(file, self.folder)
         for name in LINKED:
             if (self.root / name).exists():
-                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (self.folder / name).parent.mkdir(exist_ok=True)
                 (self.folder / name).symlink_to((self.root / name).resolve())
 
     def judge(self, mutant: CodeMutant) -> Fate:

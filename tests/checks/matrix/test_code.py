@@ -284,6 +284,9 @@ def test_a_test_that_notices_what_another_one_has_left_behind_kills_a_mutant(ben
 def test_a_pytest_that_is_killed_or_cannot_start_kills_no_mutant(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     test = "tests/reference/room/test_rule.py::test_heavy_ones_stay"
     assert bench._fails(["tests/reference/room/test_rule.py::test_gone"], 5.0, 1.0).startswith(code.ENDED)
+    killing = "import os, signal\n\ndef test_it():\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    (bench.folder / "tests" / "reference" / "room" / "test_killing.py").write_text(killing, encoding="utf-8")
+    assert bench._fails(["tests/reference/room/test_killing.py"], 5.0, 1.0) == f"{code.ENDED} -9"
     ended = f"{code.ENDED} -9"
     for said, fate in (  # in turn with the mutant and without it
         ([ended, "", ""], ""),
