@@ -446,7 +446,8 @@ class Bench:
             variables: further ones of the environment; None if a mutant is tried.
         """
         environment = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
-        environment["PYTHONPATH"] = os.pathsep.join(str(self.folder / name) for name in SOURCES)
+        inherited = [environment["PYTHONPATH"]] if environment.get("PYTHONPATH") else []
+        environment["PYTHONPATH"] = os.pathsep.join([*(str(self.folder / name) for name in SOURCES), *inherited])
         if variables is None:
             # A mutant leaves no compiled file, nor does a process that its tests start: the file would stay valid for
             # the next mutant, if that is as long and as old.

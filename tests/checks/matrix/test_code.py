@@ -388,9 +388,13 @@ def test_pytest_ends_with_the_command_that_is_killed(clone: Path, tmp_path: Path
 def test_tests_that_execute_the_changed_line_are_run_alone(knowing: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     tests = knowing.folder / "tests" / "reference" / "room"
     monkeypatch.setenv("ZONE", "its own")
+    monkeypatch.setenv("PYTHONPATH", str(knowing.root.parent / "beside"))
+    (knowing.root.parent / "beside").mkdir()
+    (knowing.root.parent / "beside" / "found_beside.py").touch()
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # compiling once is quicker
     (tests / "test_a.py").write_text(
         "import os\n"
+        "import found_beside\n"
         "def test_nothing():\n"
         "    assert os.environ['ZONE'] == 'its own'\n"
         "    assert 'PYTHONDONTWRITEBYTECODE' not in os.environ\n",
