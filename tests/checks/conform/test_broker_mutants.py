@@ -134,6 +134,21 @@ def test_a_mutant_has_to_be_noticed_or_not_if_there_is_a_reason(outcome: Outcome
     assert verdict(ONE, Fate(outcome=outcome, by="an edge"), reason).ok is ok
 
 
+def test_a_verdict_on_a_mutant_names_what_noticed_it_and_why_nothing_can() -> None:
+    noticed, not_noticed = Fate(outcome=Outcome.NOTICED, by="an edge"), Fate(outcome=Outcome.NOT_NOTICED, by="")
+    told = {
+        (fate.outcome, reason): verdict(ONE, fate, reason).found
+        for fate in (noticed, not_noticed)
+        for reason in ("", "because")
+    }
+    assert told == {
+        (Outcome.NOTICED, ""): f"{Outcome.NOTICED}: an edge",
+        (Outcome.NOTICED, "because"): f"{Outcome.NOTICED}: an edge",
+        (Outcome.NOT_NOTICED, ""): f"{Outcome.NOT_NOTICED}",
+        (Outcome.NOT_NOTICED, "because"): f"{Outcome.NOT_NOTICED}: because",
+    }
+
+
 # --- one broker ------------------------------------------------------------------------------------------------------
 
 
