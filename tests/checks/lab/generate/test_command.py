@@ -55,6 +55,8 @@ def test_a_seed_decides_every_byte(tmp_path: Path) -> None:
         (["--topic", "a[b]"], "--topic 'a[b]': letters, digits"),
         (["--topic", ".."], "'..' is not allowed"),
         (["--partitions", "7000"], "one for each partition"),
+        (["--segment-bytes", "1023"], "--segment-bytes 1023: give 1024 to 2147483647"),
+        (["--segment-bytes", "2147483648"], "--segment-bytes 2147483648: give 1024 to 2147483647"),
     ],
 )
 def test_a_call_that_makes_no_log_says_why(
