@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -118,6 +119,24 @@ def test_a_broker_that_does_not_start_or_ends_is_no_broker_that_differs() -> Non
 def test_a_broker_that_cannot_be_asked_to_the_end_is_neither_noticed_nor_not() -> None:
     for error in (TooLong("120 s"), NoAnswer("none")):
         assert fate(error=error) is Outcome.NO_END
+
+
+def test_the_first_edge_that_differs_is_told_at_once_and_the_connections_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[bool] = []
+    session = SimpleNamespace(edges=dict, wire=SimpleNamespace(close=lambda: closed.append(True)))
+    monkeypatch.setattr(command, "open_session", lambda _: session)
+
+    def conform(_: object, __: object, look: Callable[[str, int, list[str]], None]) -> None:
+        look("transaction", 9, [])
+        look("transaction", 8, ["edge one", "edge two"])
+        pytest.fail("the rest is not asked for")
+
+    monkeypatch.setattr(command, "conform", conform)
+    broker: Any = SimpleNamespace(port=9092, node=1)
+    assert command.difference(broker, VERSION_2) == "edge one"
+    assert closed == [True]
 
 
 @pytest.mark.parametrize(
