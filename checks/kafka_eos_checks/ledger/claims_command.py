@@ -32,7 +32,7 @@ MEANING = """
 expected of checking: what the project believes that the checks find; "holds" means that the claim is right
 checked here: settled, if all checks of the claim found what is expected; differs, if one did not
 `kafka-eos ledger claims ID` shows a claim with its sources and evidence."""
-MOST_NAMED = 6  # unchecked claims that the next command names
+MOST_NAMED = 5  # unchecked claims that the next command names; without names it is for all of them
 COLOURS = {
     Standing.SETTLED: "green",
     Standing.DIFFERS: "red",
@@ -188,7 +188,7 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     elif unchecked:
-        named = f" {' '.join(unchecked)}" if len(unchecked) < MOST_NAMED or arguments.ids else ""
+        named = f" {' '.join(unchecked)}" if len(unchecked) <= MOST_NAMED or arguments.ids else ""
         print(f"next: kafka-eos ledger claims{named} --check checks them", file=sys.stderr)
     if arguments.json:
         write_document(arguments.json, shown.to_json())

@@ -64,6 +64,9 @@ sys.exit(pytest.main())
 
 _NOT_COPIED = shutil.ignore_patterns("__pycache__")
 
+_LEFT_OUT = frozenset({"PYTHONDONTWRITEBYTECODE", NOTES, MEASURED})
+"""Variables of this process that no pytest is given: this process may itself belong to a test whose lines are noted."""
+
 Position = tuple[int, int]
 
 
@@ -282,7 +285,7 @@ class Bench:
                 shutil.copy(file, self.folder)
         for name in LINKED:
             if (self.root / name).exists():
-                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (self.folder / name).parent.mkdir(exist_ok=True)
                 (self.folder / name).symlink_to((self.root / name).resolve())
 
     def judge(self, mutant: CodeMutant) -> Fate:
@@ -442,8 +445,9 @@ class Bench:
             options: further ones of pytest.
             variables: further ones of the environment; None if a mutant is tried.
         """
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        environment["PYTHONPATH"] = os.pathsep.join(str(self.folder / name) for name in SOURCES)
+        environment = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
+        inherited = [environment["PYTHONPATH"]] if environment.get("PYTHONPATH") else []
+        environment["PYTHONPATH"] = os.pathsep.join([*(str(self.folder / name) for name in SOURCES), *inherited])
         if variables is None:
             # A mutant leaves no compiled file, nor does a process that its tests start: the file would stay valid for
             # the next mutant, if that is as long and as old.

@@ -156,16 +156,19 @@ class Formulas:
         return frozenset(r if isinstance(r, int) else r[0] for r in compiled.reads)
 
     def resolved(self, tree: Tree, space: Namespace) -> tuple[Tree, Namespace]:
-        """The definition of a name without parameters, with its namespace; any other expression is itself."""
+        """The definition of a name, with its arguments in it and with its namespace; any other expression is itself.
+
+        A name of another module that has arguments is itself, too.
+        """
         while True:
             if tree[0] == "of" and not tree[3]:
                 space = self._instance(space, tree[1])
                 tree = ("call", tree[2], ())
-            name = tree[1] if tree[0] == "call" and not tree[2] else ""
+            name = tree[1] if tree[0] == "call" else ""
             found = space.definitions.get(space.overrides.get(name, name))
-            if found is None:
+            if found is None or len(found.parameters) != len(tree[2]):  # as an operator that is itself an argument
                 return tree, space
-            tree = found.body
+            tree = replaced(found.body, dict(zip(found.parameters, tree[2], strict=True)))
 
     # --- definitions
 
@@ -562,3 +565,12 @@ _BUILTINS = {
     "Cardinality": "len({})",
     "BOOLEAN": "frozenset((False, True))",
 }
+
+
+def replaced(tree: Any, bound: Mapping[str, Tree]) -> Any:
+    """A tree with names replaced; bound variables of the project's modules have names of their own."""
+    if not isinstance(tree, tuple):
+        return tree
+    if len(tree) == 3 and tree[0] == "call" and not tree[2] and tree[1] in bound:
+        return bound[tree[1]]
+    return tuple(replaced(item, bound) for item in tree)

@@ -242,12 +242,11 @@ def import_machine(path: str, source: str) -> type[Any]:
     """
     module, _, name = path.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
+        found, why = getattr(importlib.import_module(module), name), f"{name} is no class"
     except (ImportError, AttributeError, ValueError) as error:
-        raise MalformedRegistry(
-            f"{source}: no machine {path!r} ({error}); name one as 'package.module:Class'"
-        ) from None
-    assert isinstance(found, type)
+        found, why = None, str(error)
+    if not isinstance(found, type):
+        raise MalformedRegistry(f"{source}: no machine {path!r} ({why}); name one as 'package.module:Class'")
     return found
 
 
@@ -404,9 +403,14 @@ class _Entries:
         except tomllib.TOMLDecodeError as error:
             raise MalformedRegistry(f"{file}: no TOML: {error}") from None
         unknown = content.keys() - {"base", "model", "mutant"}
+        known = "[base], [model.X] and [mutant.X]"
         if unknown:
-            known = "[base], [model.X] and [mutant.X]"
             raise MalformedRegistry(f"{file}: unknown table {min(unknown)!r}; entries are {known}")
+        for kind, found in content.items():
+            is_one = kind == "base" or not isinstance(found, dict)
+            for name, entry in ({kind: found} if is_one else found).items():
+                if not isinstance(entry, dict):
+                    raise MalformedRegistry(f"{file}: {name} is {entry!r}; entries are {known}")
         base = _fields_of(content.get("base", {}), f"{file} [base]", _BASE)
         for name, entry in content.get("model", {}).items():
             self._add(self.models, self._model(file, base, name, entry))

@@ -603,8 +603,7 @@ def broken(outcome: Outcome, goal: Clause) -> Any:
         holds = z3.And(start, z3.Implies(reads, right))
     else:
         holds = goal.holds(after(outcome))
-    crashed = z3.BoolVal(False) if outcome.crashed is None else outcome.crashed
-    return z3.And(outcome.condition, *log.entries.facts(), z3.Or(crashed, z3.Not(holds)))
+    return z3.And(outcome.condition, *log.entries.facts(), z3.Or(outcome.crashed, z3.Not(holds)))
 
 
 def facts(act: Action | None) -> list[Any]:

@@ -463,7 +463,7 @@ def view_of(state: TransactionCoordinator, noted: Callable[[Any, Any], Any]) -> 
 BEFORE = view_of(any_state(TransactionCoordinator), NOTED)
 
 # The places of the tail at which the hypotheses are taken.
-PLACES = (PLACE, START, STOP - 1, START + KEPT - 1, PLACE - 1)
+PLACES = (PLACE, START, STOP - 1, START + KEPT - 1)
 
 
 def is_request(view: View, *names: str) -> Any:
@@ -757,7 +757,7 @@ def crashed(outcome: Outcome) -> Any:
     """The action goes this way, and has no value."""
     if outcome.error is not None:
         return outcome.condition
-    return z3.And(outcome.condition, z3.BoolVal(False) if outcome.crashed is None else outcome.crashed)
+    return z3.And(outcome.condition, outcome.crashed)
 
 
 def broken(outcomes: Sequence[Outcome]) -> Callable[[Clause], Any]:

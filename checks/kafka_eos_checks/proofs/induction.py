@@ -128,7 +128,7 @@ class Story:
         taken = next((outcome for outcome in self.outcomes if truth(model, outcome.condition)), None)
         if taken is not None and taken.error is not None:
             lines.append(f"{RAISES} {type(taken.error).__name__}: {taken.error}")
-        elif taken is not None and taken.crashed is not None and truth(model, taken.crashed):
+        elif taken is not None and truth(model, taken.crashed):
             lines.append(f"{RAISES} an error in one of its rules")
         elif taken is not None:
             lines += [*telling.answer(model, taken.value), "after", *telling.state(model, telling.after(taken))]

@@ -932,8 +932,8 @@ def broken(outcome: Outcome, holds: Callable[[View], Any]) -> Any:
     """The action goes this way, and afterwards something is false."""
     if outcome.error is not None:
         return outcome.condition
-    crashed = [] if outcome.crashed is None else [outcome.crashed]
-    return z3.And(taken(outcome), z3.Or(*crashed, *outcome.value.wrong, z3.Not(holds(view_of(outcome.value.state)))))
+    wrong = [outcome.crashed, *outcome.value.wrong, z3.Not(holds(view_of(outcome.value.state)))]
+    return z3.And(taken(outcome), z3.Or(*wrong))
 
 
 def initiation(machine: type[Consumer]) -> Iterator[Query]:

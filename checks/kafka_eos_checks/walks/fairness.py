@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.machines.machine import Action, Instance
-from kafka_eos_checks.models.formulas import Formula, Formulas, State
+from kafka_eos_checks.models.formulas import Formula, Formulas, State, replaced
 from kafka_eos_checks.tla.parser import Tree
 
 Group: TypeAlias = Mapping[tuple[str, tuple[Any, ...]], Sequence[tuple[Formula, ...]]]
@@ -38,8 +38,9 @@ class FairActions:
         self._fair: dict[str, dict[tuple[Any, ...], list[tuple[Formula, ...]]]] = {}
         name = next((name for name in _FORMULAS if name in formulas.root.definitions), None)
         if name is not None:
-            for action, arguments, guards in self._parts(formulas.definition(name).body, (), False):
-                self._fair.setdefault(action, {}).setdefault(arguments, []).append(guards)
+            for _, tree in self._fair_actions(formulas.definition(name).body):
+                for action, arguments, guards in self._parts(tree, ()):
+                    self._fair.setdefault(action, {}).setdefault(arguments, []).append(guards)
 
         self._order: list[str] = []
 
@@ -53,7 +54,7 @@ class FairActions:
         found: dict[str, list[Group]] = {}
         for number, action in self._fair_actions(self._formulas.definition(specification).body):
             group: dict[tuple[str, tuple[Any, ...]], list[tuple[Formula, ...]]] = {}
-            for name, arguments, guards in self._parts(action, (), True):
+            for name, arguments, guards in self._parts(action, ()):
                 group.setdefault((name, arguments), []).append(guards)
             names = " or ".join(dict.fromkeys(name for name, _ in group))
             found.setdefault(f"{number}: WF({names})", []).append(group)
@@ -95,30 +96,28 @@ class FairActions:
         return None
 
     def _parts(
-        self, tree: Tree, guards: tuple[Tree, ...], inside: bool
+        self, tree: Tree, guards: tuple[Tree, ...]
     ) -> Iterator[tuple[str, tuple[Any, ...], tuple[Formula, ...]]]:
-        """(action, arguments, guards) of every fair action in a formula; ``inside`` WF or outside of it."""
+        """(action, arguments, guards) of every action of the machine in an action of the spec."""
         kind = tree[0]
-        if kind == "fair":
-            yield from self._parts(tree[1], guards, True)
-        elif kind in {"all", "exists"}:
+        if kind in {"all", "exists"}:
             for bound in self._bindings(tree[1]):
-                yield from self._parts(replaced(tree[2], bound), guards, inside)
-        elif kind == "and" and inside:
+                yield from self._parts(replaced(tree[2], bound), guards)
+        elif kind == "and":
             actions = [item for item in tree[1] if self._is_action(item)]
             others = tuple(item for item in tree[1] if item not in actions and item[0] != "unchanged")
             for item in actions:
-                yield from self._parts(item, (*guards, *others), inside)
-        elif kind in {"and", "or"}:
+                yield from self._parts(item, (*guards, *others))
+        elif kind == "or":
             for item in tree[1]:
-                yield from self._parts(item, guards, inside)
-        elif kind == "call" and inside and tree[1] in self._known:
+                yield from self._parts(item, guards)
+        elif kind == "call" and tree[1] in self._known:
             arguments = tuple(self._constant(given) for given in tree[2])
             yield tree[1], arguments, tuple(self._guard(guard) for guard in guards)
-        elif kind == "call" and inside and tree[1] in self._formulas.root.definitions:
+        elif kind == "call" and tree[1] in self._formulas.root.definitions:
             definition = self._formulas.definition(tree[1])
             bound = dict(zip(definition.parameters, tree[2], strict=True))
-            yield from self._parts(replaced(definition.body, bound), guards, inside)
+            yield from self._parts(replaced(definition.body, bound), guards)
 
     def _fair_actions(self, tree: Tree, place: str = "") -> Iterator[tuple[str, Tree]]:
         """Each fair action of a formula with the place of its ``WF``; once for each binding of its names."""
@@ -164,12 +163,3 @@ def bindings(formulas: Formulas, bounds: Sequence[tuple[str, Tree]]) -> Iterator
     sets = [sorted(formulas.evaluate(elements)((), ()), key=repr) for _, elements in bounds]
     for chosen in product(*sets):
         yield {name: ("literal", value) for (name, _), value in zip(bounds, chosen, strict=True)}
-
-
-def replaced(tree: Any, bound: Mapping[str, Tree]) -> Any:
-    """A tree with names replaced; bound variables of the project's modules have names of their own."""
-    if not isinstance(tree, tuple):
-        return tree
-    if len(tree) == 3 and tree[0] == "call" and not tree[2] and tree[1] in bound:
-        return bound[tree[1]]
-    return tuple(replaced(item, bound) for item in tree)

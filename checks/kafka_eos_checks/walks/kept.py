@@ -111,7 +111,7 @@ def read_kept(folder: Path, chunk: tuple[int, int], release: str = "") -> Tally 
     content = ResultCache(folder).get(_key(chunk, release))
     try:
         return None if content is None else from_json(content)
-    except (ValueError, KeyError, TypeError):  # not by this program
+    except (ValueError, KeyError, TypeError, AttributeError):  # not by this program
         return None
 
 

@@ -75,16 +75,18 @@ def _split(formulas: Formulas, tree: Tree, space: Namespace | None = None) -> It
         yield GOAL, tree, space
 
 
-def is_temporal(formulas: Formulas, tree: Any, space: Namespace) -> bool:
-    """Whether an expression is about more than one step."""
+def is_temporal(formulas: Formulas, tree: Any, space: Namespace, seen: frozenset[Tree] = frozenset()) -> bool:
+    """Whether an expression is about more than one step; ``seen`` are the names whose definitions it is part of."""
     if not isinstance(tree, tuple) or not tree:
         return False
     if tree[0] in _TEMPORAL or tree[:2] == ("infix", "~>"):
         return True
     if tree[0] in {"call", "of"}:
         inner, where = formulas.resolved(tree, space)
-        return inner is not tree and inner[0] not in {"call", "of"} and is_temporal(formulas, inner, where)
-    return any(is_temporal(formulas, item, space) for item in tree if isinstance(item, tuple))
+        name = tree[:-1]
+        if inner is not tree and name not in seen and is_temporal(formulas, inner, where, seen | {name}):
+            return True
+    return any(is_temporal(formulas, item, space, seen) for item in tree if isinstance(item, tuple))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -120,6 +121,24 @@ def test_a_broker_that_cannot_be_asked_to_the_end_is_neither_noticed_nor_not() -
         assert fate(error=error) is Outcome.NO_END
 
 
+def test_the_first_edge_that_differs_is_told_at_once_and_the_connections_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[bool] = []
+    session = SimpleNamespace(edges=dict, wire=SimpleNamespace(close=lambda: closed.append(True)))
+    monkeypatch.setattr(command, "open_session", lambda _: session)
+
+    def conform(_: object, __: object, look: Callable[[str, int, list[str]], None]) -> None:
+        look("transaction", 9, [])
+        look("transaction", 8, ["edge one", "edge two"])
+        pytest.fail("the rest is not asked for")
+
+    monkeypatch.setattr(command, "conform", conform)
+    broker: Any = SimpleNamespace(port=9092, node=1)
+    assert command.difference(broker, VERSION_2) == "edge one"
+    assert closed == [True]
+
+
 @pytest.mark.parametrize(
     ("outcome", "reason", "ok"),
     [
@@ -132,6 +151,21 @@ def test_a_broker_that_cannot_be_asked_to_the_end_is_neither_noticed_nor_not() -
 )
 def test_a_mutant_has_to_be_noticed_or_not_if_there_is_a_reason(outcome: Outcome, reason: str, ok: bool) -> None:
     assert verdict(ONE, Fate(outcome=outcome, by="an edge"), reason).ok is ok
+
+
+def test_a_verdict_on_a_mutant_names_what_noticed_it_and_why_nothing_can() -> None:
+    noticed, not_noticed = Fate(outcome=Outcome.NOTICED, by="an edge"), Fate(outcome=Outcome.NOT_NOTICED, by="")
+    told = {
+        (fate.outcome, reason): verdict(ONE, fate, reason).found
+        for fate in (noticed, not_noticed)
+        for reason in ("", "because")
+    }
+    assert told == {
+        (Outcome.NOTICED, ""): f"{Outcome.NOTICED}: an edge",
+        (Outcome.NOTICED, "because"): f"{Outcome.NOTICED}: an edge",
+        (Outcome.NOT_NOTICED, ""): f"{Outcome.NOT_NOTICED}",
+        (Outcome.NOT_NOTICED, "because"): f"{Outcome.NOT_NOTICED}: because",
+    }
 
 
 # --- one broker ------------------------------------------------------------------------------------------------------

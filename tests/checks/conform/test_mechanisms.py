@@ -61,6 +61,12 @@ def test_a_sequence_is_chosen_by_what_the_leader_remembers(
     assert _sequence(leader(*ALL), OWN, which) == of_all
 
 
+def test_what_is_sent_again_is_the_last_batch_with_all_its_records() -> None:
+    remembering = leader((3, 4), (7, 3), LAST)
+    assert _sequence(remembering, OWN, "again") == LAST
+    assert _sequence(remembering, OWN, "again and one more") == (LAST[0], LAST[1] + 1)
+
+
 def test_batches_of_another_epoch_are_not_continued() -> None:
     assert _sequence(leader(LAST, epoch=1), OWN, "next") == (0, 1)
     assert _sequence(leader(LAST, epoch=1), OWN, "again") is None

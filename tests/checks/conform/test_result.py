@@ -14,6 +14,7 @@ from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, TRANSACTIONS
 from kafka_eos_checks.conform.quotient import Edge, explored
 from kafka_eos_checks.conform.result import Report, diagram, table, to_json, write_junit
 from kafka_eos_checks.conform.run import Difference, Found, Result
+from kafka_eos_checks.drawing.sequence_diagram import Kind
 
 from .test_behaviours import VERSION_2
 
@@ -87,6 +88,27 @@ def test_a_diagram_sends_each_request_to_the_broker_that_answers_it(
         target = at.get(request.api, coordinator)
         assert steps == [("client A", target), (target, "client A"), (coordinator, leader)]
         assert lifelines == ["client A", coordinator, *([group] if target == group else []), leader]
+
+
+def test_a_diagram_tells_answers_from_refusals_also_after_a_step_that_nobody_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[tuple[str, Kind]] = []
+    monkeypatch.setattr(
+        result, "sequence_diagram", lambda _, steps, __: drawn.extend((step.label, step.kind) for step in steps) or ""
+    )
+    written = SimpleNamespace(name="A", api="", label="markers are written", answered="", allowed=[])
+    answers = ("NONE (offset 0)", "INVALID_TXN_STATE")
+    asked = [SimpleNamespace(name="A", api="Produce", label="Produce", answered=a, allowed=["NONE"]) for a in answers]
+    given: Any = SimpleNamespace(scenario=[written, *asked], differences=[], known="")
+    diagram(given)
+    assert drawn == [
+        ("markers are written", Kind.MESSAGE),
+        ("Produce", Kind.MESSAGE),
+        ("NONE (offset 0)", Kind.REPLY),
+        ("Produce", Kind.MESSAGE),
+        ("INVALID_TXN_STATE", Kind.REFUSED),
+    ]
 
 
 def reported(*results: Result) -> Report:

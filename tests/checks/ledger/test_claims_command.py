@@ -13,7 +13,8 @@ from kafka_eos_checks.graphs.model_check import Outcome
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.lab.costs.command import KEPT
 from kafka_eos_checks.lab.costs.verdicts import read_evidence, verdicts
-from kafka_eos_checks.ledger.claims import Standing
+from kafka_eos_checks.ledger import claims_command
+from kafka_eos_checks.ledger.claims import Standing, read_claims
 from kafka_eos_checks.ledger.claims_command import UnknownClaim, answer, check
 from kafka_eos_checks.ledger.report import newest
 from kafka_eos_checks.models.registry import Model, Registry
@@ -163,3 +164,13 @@ def test_the_ledger_exits_with_1_while_a_claim_is_not_checked(
 def test_a_misspelt_id_exits_with_2_before_anything_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ledger", "claims", "C99", "--check"]) == 2
     assert "no claim C99" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("count", "names"), [(5, " C01 C02 C03 C04 C05"), (6, "")])
+def test_the_next_command_names_the_claims_that_are_left_if_they_are_few(
+    count: int, names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kafka_eos_checks.kit.paths.build_folder", lambda: tmp_path)
+    monkeypatch.setattr(claims_command, "read_claims", lambda: read_claims()[:count])
+    assert main(["ledger", "claims"]) == 1
+    assert f"next: kafka-eos ledger claims{names} --check checks them" in capsys.readouterr().err

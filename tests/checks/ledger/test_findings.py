@@ -106,6 +106,13 @@ def test_a_finding_of_a_recording_is_found_there_and_drawn() -> None:
     assert 'class="violation"' in verdict.diagram
 
 
+def test_of_several_results_of_an_audit_the_first_one_is_told() -> None:
+    verdict = recorded(BY_ID["retry-refused-after-restart"])
+    assert verdict is not None
+    assert verdict.figures["recorded"] == 5
+    assert verdict.evidence.startswith("duplicate value: java-crash-with-lost-acks-0 offset 105: '7.100' ")
+
+
 def test_a_finding_that_the_recording_does_not_have_differs() -> None:
     (entry,) = entries([replace(RECORDED, rules=("gap",))], [])
     assert (entry.state, entry.parts[0].verdict and entry.parts[0].verdict.found) == (State.DIFFERS, "not found")

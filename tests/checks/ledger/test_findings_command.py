@@ -20,6 +20,7 @@ from kafka_eos_checks.conform.peers import Absent, Peer
 from kafka_eos_checks.graphs import model_check
 from kafka_eos_checks.graphs.model_check import Outcome
 from kafka_eos_checks.kit.missing import MissingClone
+from kafka_eos_checks.kit.terminal import WIDE
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts, write_verdicts
 from kafka_eos_checks.ledger import findings_command
 from kafka_eos_checks.ledger.findings import Entry
@@ -142,9 +143,21 @@ def test_an_unchecked_finding_names_the_command_that_checks_it(build: Path, caps
 
 
 def test_a_command_stays_on_one_line_however_long(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ledger", "findings", "late-offsets"]) == 0
-    [long, *_] = [command for command in BY_ID["late-offsets"].commands() if len(command) > 100]
+    long, finding = max(
+        ((command, finding.id) for finding in BY_ID.values() for command in finding.commands()),
+        key=lambda each: len(each[0]),
+    )
+    assert len(long) > WIDE
+    assert main(["ledger", "findings", finding]) == 0
     assert f"\n    {long}\n" in capsys.readouterr().out
+
+
+def test_a_run_is_told_with_the_brackets_of_its_states(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = "1  Init: seen = [client |-> 0], log = [/a]"
+    now = datetime(2126, 1, 7, 12, 30, tzinfo=UTC)
+    taken(build, "mutants.json", now, replace(of_model("ActsOnLoaded"), evidence=state))
+    main(["ledger", "findings", "decision-lost"])
+    assert f"\n{state}\n" in capsys.readouterr().out
 
 
 def test_an_unknown_finding_and_spoiled_verdicts_are_errors(build: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -442,7 +442,7 @@ GOOD_ROW = HOLDS.to_json()
         (json.dumps([{**GOOD_ROW, "seconds": 10**400}]), "not a time"),
         (json.dumps([{**GOOD_ROW, "seconds": -0.5}]), "seconds is -0.5, not a time"),
         (json.dumps([{**GOOD_ROW, "figures": []}]), "figures is .*, not an object"),
-        (json.dumps([{**GOOD_ROW, "figures": {"a": None}}]), "the figure 'a' is neither"),
+        (json.dumps([{**GOOD_ROW, "figures": {"a": None, "b": None}}]), "the figure 'a' is neither"),
         (json.dumps([{**GOOD_ROW, "figures": {"a": float("inf")}}]), "the figure 'a' is neither"),
         (json.dumps([{**GOOD_ROW, "claims": [1]}]), "claims has 1, which is no text"),
         (json.dumps([{**GOOD_ROW, "causes": [1]}]), "causes has 1, which is no text"),

@@ -284,6 +284,9 @@ def test_a_test_that_notices_what_another_one_has_left_behind_kills_a_mutant(ben
 def test_a_pytest_that_is_killed_or_cannot_start_kills_no_mutant(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     test = "tests/reference/room/test_rule.py::test_heavy_ones_stay"
     assert bench._fails(["tests/reference/room/test_rule.py::test_gone"], 5.0, 1.0).startswith(code.ENDED)
+    killing = "import os, signal\n\ndef test_it():\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    (bench.folder / "tests" / "reference" / "room" / "test_killing.py").write_text(killing, encoding="utf-8")
+    assert bench._fails(["tests/reference/room/test_killing.py"], 5.0, 1.0) == f"{code.ENDED} -9"
     ended = f"{code.ENDED} -9"
     for said, fate in (  # in turn with the mutant and without it
         ([ended, "", ""], ""),
@@ -385,9 +388,13 @@ def test_pytest_ends_with_the_command_that_is_killed(clone: Path, tmp_path: Path
 def test_tests_that_execute_the_changed_line_are_run_alone(knowing: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     tests = knowing.folder / "tests" / "reference" / "room"
     monkeypatch.setenv("ZONE", "its own")
+    monkeypatch.setenv("PYTHONPATH", str(knowing.root.parent / "beside"))
+    (knowing.root.parent / "beside").mkdir()
+    (knowing.root.parent / "beside" / "found_beside.py").touch()
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # compiling once is quicker
     (tests / "test_a.py").write_text(
         "import os\n"
+        "import found_beside\n"
         "def test_nothing():\n"
         "    assert os.environ['ZONE'] == 'its own'\n"
         "    assert 'PYTHONDONTWRITEBYTECODE' not in os.environ\n",
@@ -467,7 +474,10 @@ def test_an_interrupted_call_runs_no_file_of_tests_again_that_it_has_run(bench: 
     assert ran.read_text(encoding="utf-8") == "others rule "
 
 
-def test_benches_of_one_call_run_no_file_of_tests_twice_without_a_mutant(clone: Path, tmp_path: Path) -> None:
+def test_benches_of_one_call_run_no_file_of_tests_twice_without_a_mutant(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NOTES, "of a run of this test itself without a mutant")
     ran = tmp_path / "ran"
     note = f"    import os\n    if {NOTES!r} in os.environ: open({str(ran)!r}, 'a').write(__name__ + ' ')\n"
     for name, text in (("test_others.py", OTHERS), ("test_rule.py", OWN)):

@@ -296,6 +296,8 @@ def test_two_means_have_to_kill_a_mutant_unless_all_others_say_why_they_cannot()
     assert not next(v for v in killed_verdicts(asked, unseen) if v.name == first).ok, "no means can see it"
     verdicts["replay"][0] = of(first, "finds R")
     assert next(v for v in killed_verdicts(asked, verdicts) if v.name == first).ok, "three are more than enough"
+    verdicts["replay"][0] = of(first, "nothing in 5 seeds", ok=False)
+    assert next(v for v in killed_verdicts(asked, verdicts) if v.name == first).ok, "two are enough where three look"
     del verdicts["replay"][0]
     forgotten = next(v for v in killed_verdicts(asked, verdicts) if v.name == first)
     assert (forgotten.ok, forgotten.found) == (False, "killed by 2: TLC, graph; no verdict by replay")

@@ -1,4 +1,4 @@
-"""Each bound admits a state at its limit, and none beyond it: the graphs' comparison with TLC starts a JVM."""
+"""Each bound admits states up to its limit, and none beyond it: the graphs' comparison with TLC starts a JVM."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -47,13 +47,21 @@ def clients(*known: tuple[int, int]) -> Any:
 @pytest.mark.parametrize(
     ("bound", "inside", "outside"),
     [
-        (bounds.broker_bounds, [broker()], [broker(3), broker(number=4), broker(allocated=3), broker(epoch=5)]),
-        (bounds.leader_bounds, [SimpleNamespace(leader=logs(2))], [SimpleNamespace(leader=logs(3))]),
-        (bounds.mirror_bounds, [SimpleNamespace(target="abc")], [SimpleNamespace(target="abcd")]),
-        (bounds.partition_log_bounds, [logs(2)], [logs(3)]),
+        (
+            bounds.broker_bounds,
+            [broker(), broker(0, 0, 0, 0)],
+            [broker(3), broker(number=4), broker(allocated=3), broker(epoch=5)],
+        ),
+        (bounds.leader_bounds, [SimpleNamespace(leader=logs(n)) for n in (0, 2)], [SimpleNamespace(leader=logs(3))]),
+        (
+            bounds.mirror_bounds,
+            [SimpleNamespace(target=given) for given in ("", "abc")],
+            [SimpleNamespace(target="abcd")],
+        ),
+        (bounds.partition_log_bounds, [logs(0), logs(2)], [logs(3)]),
         (
             bounds.transaction_coordinator_bounds,
-            [coordinator()],
+            [coordinator(), coordinator(0, 0, 0)],
             [coordinator(4), coordinator(appending=4), coordinator(allocated=3)],
         ),
         (
@@ -63,7 +71,7 @@ def clients(*known: tuple[int, int]) -> Any:
         ),
     ],
 )
-def test_a_bound_admits_what_is_at_its_limit_and_nothing_beyond(
+def test_a_bound_admits_what_is_up_to_its_limit_and_nothing_beyond(
     bound: Callable[..., bool], inside: list[Any], outside: list[Any]
 ) -> None:
     assert all(bound(state, MOST) for state in inside)

@@ -182,3 +182,13 @@ def test_a_definition_of_an_instance_reads_the_variables_of_the_module_that_has_
     tree, space = formulas.resolved(parse_expression("Till!NeverFull", "a test"), formulas.root)
     assert tree[0] == "infix"
     assert space is not formulas.root
+
+
+def test_a_name_is_resolved_to_its_definition_with_the_arguments_in_it(registry: Registry) -> None:
+    formulas = Formulas(registry.get("Counter"))
+    body = 'IF seen["a"] # total THEN "STALE" ELSE IF total + 1 > Limit THEN "FULL" ELSE "NONE"'
+    for given, meant in (('AddError("a", 1)', body), ("NotAboveLimit", "total <= Limit"), ("total", "total")):
+        found = formulas.resolved(parse_expression(given, "a test"), formulas.root)
+        assert found == (parse_expression(meant, "a test"), formulas.root)
+    operator = ("call", "AddError", ())  # as an argument of an operator that takes one
+    assert formulas.resolved(operator, formulas.root) == (operator, formulas.root)

@@ -11,6 +11,7 @@ from kafka_eos_checks.models.registry import (
     Registry,
     bounds_predicate,
     extended_modules,
+    import_machine,
     rule_modules,
     write_model,
 )
@@ -32,6 +33,10 @@ MUTANT = '\n[mutant.B]\nmodel = "M"\ntitle = "t"\noverrides = { AddError = "NoLi
     [
         ("[model.M", "no TOML"),
         ("[modle.M]", "unknown table 'modle'"),
+        ("model = 3", "model is 3; entries are [base], [model.X] and [mutant.X]"),
+        ("[model]\nM = 3", "M is 3; entries are [base]"),
+        ("[mutant]\nB = 3", "B is 3; entries are [base]"),
+        ("base = 3", "base is 3; entries are [base]"),
         ("[model.M]", "title is missing"),
         ("[base]\ntitle = 't'", "unknown key 'title'"),
         ("[base]\nconstants = { Limit = 3 }", "[base]: constants is {'Limit': 3}"),
@@ -260,3 +265,18 @@ def test_of_many_names_that_are_near_five_are_shown() -> None:
     assert len(near) == len(set(near)) == 5
     assert near[0] == "PartitionLog"
     assert set(near) <= registry.models.keys() | registry.mutants.keys()
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("", "Empty module name"),
+        ("kafka_eos.machines.nothing:Any", "No module named"),
+        ("kafka_eos.machines.machine:Nothing", "has no attribute 'Nothing'"),
+        ("kafka_eos.machines.machine:load_constants", "load_constants is no class"),
+    ],
+)
+def test_a_machine_that_is_none_is_refused_with_the_reason(path: str, why: str) -> None:
+    usage = "name one as 'package.module:Class'"
+    with pytest.raises(MalformedRegistry, match=f"here: no machine '{path}' .*{why}.*; {usage}"):
+        import_machine(path, "here")

@@ -73,6 +73,12 @@ def test_a_run_that_reaches_no_witness_or_reaches_nothing_else_is_no_evidence(
     assert list(witnesses.problems(counter(registry, **changes), prints)) == found
 
 
+def test_a_property_is_reached_if_a_run_tells_that_its_witness_is_true(registry: Registry) -> None:
+    model = counter(registry, properties=("Grows",))
+    assert list(witnesses.unreached(model, REACHED)) == ["Grows"]
+    assert list(witnesses.unreached(model, REACHED[1:])) == ["NotAboveLimit", "Grows"]
+
+
 def test_each_witness_has_two_registers_of_its_own(registry: Registry) -> None:
     text = witnesses.definitions(witnesses.witnesses(counter(registry, properties=("Grows",))))
     begun = re.findall(r"^ASSUME TLCSet\((\d+), FALSE\) /\\ TLCSet\((\d+), FALSE\)$", text, re.MULTILINE)

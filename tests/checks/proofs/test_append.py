@@ -330,6 +330,20 @@ def test_each_chosen_proof_has_a_verdict_by_the_rules_of_a_release_and_says_the_
     ]
 
 
+def test_proofs_are_chosen_by_name_and_all_without_names() -> None:
+    assert [proof.name for proof in command.proofs([])] == list(command.NAMES)
+    assert [proof.name for proof in command.proofs(["offsets", "append"])] == ["offsets", "append"]
+
+
+@pytest.mark.parametrize("producer_id", [0, 3])
+@pytest.mark.parametrize("sequence", [0, 1])
+def test_the_first_batch_of_every_producer_begins_with_sequence_0(producer_id: int, sequence: int) -> None:
+    holds = append.no_gap_at_log_start(append.BEFORE)
+    solver = z3.Solver()
+    solver.add(append.LENGTH == 1, append.PRODUCER_ID(0) == producer_id, append.SEQUENCE(0) == sequence, holds)
+    assert (solver.check() == z3.sat) == (sequence == 0)
+
+
 def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["check", "proofs", "--help"])

@@ -102,6 +102,13 @@ def test_with_a_mutated_rule_an_action_breaks_a_conjunct_and_its_state_is_shown(
     assert f"broken: {goal}" in answer.evidence
 
 
+def test_by_the_rules_as_they_are_an_action_keeps_every_conjunct() -> None:
+    act = next(act for act in actions(TransactionCoordinator) if act.name == "AppendTimesOut")
+    asked = list(coordinator.ASKING.consecution(act, coordinator.run_action(TransactionCoordinator, act)))
+    assert {query.goal.name for query in asked} == {conjunct.name for conjunct in coordinator.PROOF.conjuncts}
+    assert [query.goal.name for query in asked if not ask(query).ok] == []
+
+
 @pytest.mark.parametrize(
     ("mutant", "goals"),
     [

@@ -87,3 +87,10 @@ def test_tlc_checks_the_same_conjuncts_from_every_small_state_that_has_them() ->
         assert names <= set(model.invariants)
     for conjunct in offsets.PROOF.conjuncts:
         assert f"(* {conjunct.says} *)" in text
+
+
+def test_an_arbitrary_map_gives_what_was_put_in_last_and_before_that_anything() -> None:
+    before = offsets.AnyKeyed(lambda term: f"anything at {term}", key=1)
+    after = before.set(1, "first").set(1, "second").update({2: "third"})
+    assert [after[key] for key in (1, 2, 3)] == ["second", "third", "anything at 3"]
+    assert before[1] == "anything at 1"

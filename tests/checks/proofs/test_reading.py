@@ -97,6 +97,7 @@ def test_a_follower_that_appends_a_fetch_at_once_breaks_the_index_and_its_log_is
     [
         ("HighWatermarkOnly", "FetchCommitted", "ReadIsDecided"),
         ("StopsAtLastBehind", "FetchCommitted", "DeliveredIsCommitted"),
+        ("ListLost", "FetchCommitted", "DeliveredIsCommitted"),
         ("NothingIndexed", "AppendMarker", "EndedIsIndexedAndReplicated"),
         ("NothingElseOpen", "AppendMarker", "OpenBeginsBehindScan"),
         ("ForgottenTransactions", "ExpireProducer", "OpenIsUnstable"),
@@ -111,6 +112,7 @@ def test_with_a_mutated_rule_an_action_breaks_a_conjunct_and_its_log_is_shown(
     [answer] = [ask(query) for query in asked if query.goal.name == goal]
     assert not answer.ok
     assert f"action: {action}(" in answer.evidence
+    assert "\nafter\n" in answer.evidence, "the action has a value"
     assert f"broken: {goal}" in answer.evidence
 
 

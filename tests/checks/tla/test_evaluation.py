@@ -30,11 +30,16 @@ class Thing:
     owner: str | None = None
 
 
+@dataclass(frozen=True)
+class Kept:
+    last_one: int
+
+
 def test_a_value_of_the_reference_has_one_value_of_the_spec() -> None:
-    value = {1: Thing("a", frozenset({Colour.RED})), 2: pvector([1, True])}
+    value = {1: Thing("a", frozenset({Colour.RED})), 2: pvector([1, True]), 3: Kept(7)}
     convert = Converter()
     found = convert(value)
-    assert found == (Map(name="a", colours=frozenset({"RED"}), owner=evaluation.NONE), (1, True))
+    assert found == (Map(name="a", colours=frozenset({"RED"}), owner=evaluation.NONE), (1, True), Map(lastOne=7))
     assert convert(dict(value)) is found
     assert convert.copy()(value) is found
     with pytest.raises(TypeError, match="no TLA\\+ value for object"):

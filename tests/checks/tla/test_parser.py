@@ -28,6 +28,9 @@ PRECEDENCE = {
     "a /\\ b => c": "(a /\\ b) => c",
     "~a /\\ b": "(~a) /\\ b",
     "f @@ 1 :> 2": "f @@ (1 :> 2)",
+    "f # g @@ h": "f # (g @@ h)",
+    "f = g @@ h": "f = (g @@ h)",
+    "LET RECURSIVE f(_), g(_)  f(n) == n IN f(2)": "LET f(n) == n IN f(2)",
     "DOMAIN f \\cup S": "(DOMAIN f) \\cup S",
     "f[a, b]": "f[<<a, b>>]",
     "[f EXCEPT ![a, b] = 1]": "[f EXCEPT ![<<a, b>>] = 1]",
@@ -48,6 +51,8 @@ def test_a_choice_has_its_name_its_set_and_its_condition() -> None:
 def test_text_outside_of_the_subset_is_refused_with_its_line() -> None:
     with pytest.raises(UnknownSyntax, match=r"M.tla line 2"):
         parse_module("M", "---- MODULE M ----\nA == CHOOSE x : TRUE\n====\n")
+    with pytest.raises(UnknownSyntax, match="a test line 2: did not expect 'x'"):
+        parse_expression("[]\n[x' = 1]x", "a test")
 
 
 def test_every_module_of_the_project_is_inside_of_the_subset() -> None:

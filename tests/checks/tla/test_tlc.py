@@ -220,6 +220,29 @@ def test_without_a_jar_and_without_maven_the_way_to_get_one_is_told(
         tlc.find_jar()
 
 
+@pytest.mark.parametrize(
+    ("maven", "told"),
+    [
+        ("echo downloads; echo no network >&2; exit 1", f"could not fetch {tlc.JAR_NAME}:\ndownloads\nno network$"),
+        ("exit 0", f"could not fetch {tlc.JAR_NAME}:\n$"),
+        ("sleep 600", f"could not fetch {tlc.JAR_NAME} in 0.5 s; try again$"),
+    ],
+)
+def test_a_maven_that_does_not_fetch_the_jar_is_told_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, maven: str, told: str
+) -> None:
+    script = tmp_path / "mvn"
+    script.write_text(f"#!/bin/sh\nexec sh -c '{maven}'\n", encoding="utf-8")
+    script.chmod(0o755)
+    monkeypatch.delenv(tlc.JAR_VARIABLE, raising=False)
+    monkeypatch.setattr(tlc, "build_folder", lambda: tmp_path)
+    monkeypatch.setattr(tlc.shutil, "which", lambda _: str(script))
+    if "sleep" in maven:
+        monkeypatch.setattr(tlc, "_FETCH_SECONDS", 0.5)
+    with pytest.raises(TlcMissing, match=told):
+        tlc.find_jar()
+
+
 def test_a_named_jar_must_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(tlc.JAR_VARIABLE, str(tmp_path / "none.jar"))
     with pytest.raises(TlcMissing, match=r"no such file; name a tla2tools\.jar or unset the variable"):

@@ -53,6 +53,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, owner: type | ModuleType, name: str, 
         (0, Coordinators, "_loaded", "value.transaction_timeout_ms", "0", "before its timeout has passed"),
         # timestamps of records next to the last stable offset
         (0, logs, "_offset_at", "if committed else leader.high", "if not committed else leader.high", "is found at"),
+        (0, logs, "_offset_at", "if committed else leader.high", "if True else leader.high", "found at (-1, -1)"),
         # errors and the request versions that know them
         (4, transactions, "_add_partitions", "request.version < 2", "request.version < 1", "it does not know"),
         (8, request, "_told_to_producer", "error is ErrorCode.PRODUCER_FENCED", "False", "it does not know"),

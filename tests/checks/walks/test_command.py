@@ -416,6 +416,27 @@ def test_results_by_the_rules_of_a_release_are_kept_apart(tmp_path: Path, monkey
     assert found == [Tally(seconds=1.0), Tally(seconds=2.0), None]
 
 
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("seconds", "soon"),
+        ("seconds", None),
+        ("failures", [["Outbox", 1]]),
+        ("news", [7]),
+        ("layers", []),
+        ("layers", {"Outbox": {}}),
+    ],
+)
+def test_results_that_this_program_has_not_written_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, value: object
+) -> None:
+    monkeypatch.setattr(kept, "runs_fingerprint", lambda _: "rules")
+    kept.keep(tmp_path, (0, 9), Tally(seconds=1.0))
+    file = next(tmp_path.iterdir())
+    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | {part: value}), encoding="utf-8")
+    assert kept.read_kept(tmp_path, (0, 9)) is None
+
+
 def test_a_property_without_a_value_is_told_apart_from_a_violated_one_and_is_not_ok() -> None:
     layer = layer_named("Outbox")
     tally = campaign.run_seeds([0, 1], [layer], sample=1_000)

@@ -1,10 +1,15 @@
 """The weakly fair actions of a specification, by each WF of its text."""
 
 from random import Random
+from types import ModuleType
 
 import pytest
 
+from kafka_eos.machines.machine import actions
+from kafka_eos_checks.models.formulas import Formulas
+from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.walks import campaign
+from kafka_eos_checks.walks.fairness import FairActions
 from kafka_eos_checks.walks.walk import Walker
 
 
@@ -59,3 +64,17 @@ def test_a_fair_step_out_of_the_bounds_is_told_until_the_next_search(
     change_nothing(walker, monkeypatch)
     assert fair_step(walker) is None
     assert not walker.fairness.cut_off
+
+
+def test_fairness_is_read_through_the_names_of_its_parts(registry: Registry, counter: ModuleType) -> None:
+    module = registry.folder.parent / "Counter.tla"
+    before, rule, after = module.read_text(encoding="utf-8").rpartition("\n====")
+    own = "OfClients == \\A client \\in Clients : WF_vars(Read(client))\nFairness == OfClients /\\ WF_vars(Reset)"
+    module.write_text(f"{before}\n{own}{rule}{after}", encoding="utf-8")
+    model = registry.get("Counter")
+    fair = FairActions(Formulas(model), actions(counter.Counter), lambda _: True)
+    clients = model.machine_constants().clients
+    assert {name: set(given) for name, given in fair.actions.items()} == {
+        "Read": {(client,) for client in clients},
+        "Reset": {()},
+    }

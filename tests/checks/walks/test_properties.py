@@ -56,6 +56,10 @@ def test_a_formula_without_a_value_is_told_with_its_error_and_not_as_violated(
         ("[]<>(total = 0)", GOAL),
         ("<>(total = Limit)", GOAL),
         ("[](total = 0 => <>(total > 0))", GOAL),
+        ("Reaches(Limit)", GOAL),
+        ("\\A number \\in {1, Limit} : Reaches(number)", GOAL),
+        ("Stays(Limit)", INVARIANT),
+        ("Below(Limit)", INVARIANT),
     ],
 )
 def test_what_is_always_so_is_an_invariant_unless_it_is_about_later_states(
@@ -63,5 +67,6 @@ def test_what_is_always_so_is_an_invariant_unless_it_is_about_later_states(
 ) -> None:
     module = registry.folder.parent / "Counter.tla"
     before, rule, after = module.read_text(encoding="utf-8").rpartition("\n====")
-    module.write_text(f"{before}\nAsked == {text}{rule}{after}", encoding="utf-8")
+    rules = "Reaches(n) == total = 0 ~> total = n\nBelow(n) == total <= n\nStays(n) == []Below(n)"
+    module.write_text(f"{before}\n{rules}\nAsked == {text}{rule}{after}", encoding="utf-8")
     assert {part.kind for part in parts(Formulas(registry.get("Counter")), "Asked")} == {kind}

@@ -169,6 +169,14 @@ def test_a_coordinator_that_commits_by_itself_is_detected(planted: Planted) -> N
     assert "commits a transaction that nobody has ended" in planted.invariants.judge(by_itself=True)
 
 
+def test_records_after_a_tombstone_of_the_same_batch_are_judged(planted: Planted) -> None:
+    keys = [TransactionLogKey(transactional_id=name).encode() for name in ("gone", "a")]
+    values = [None, planted.state(TransactionState.COMPLETE_COMMIT)]
+    records = [Record(key=key, value=value) for key, value in zip(keys, values, strict=True)]
+    planted.cluster.state_partition("a").append_records(records, NOW)
+    assert "nobody has decided" in planted.judge()
+
+
 def test_a_completion_without_decision_is_detected(planted: Planted) -> None:
     assert "nobody has decided" in planted.decides(TransactionState.COMPLETE_COMMIT)
 

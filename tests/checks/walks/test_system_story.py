@@ -28,3 +28,21 @@ def test_an_answer_is_drawn_if_it_is_lost_or_an_error(fate: str) -> None:
     assert ("answer to EndTxn(commit)" in drawn(fine)) == is_lost
     assert bool(drawn(fine)) == is_lost
     assert ("EndTxn(commit): PRODUCER_FENCED" in drawn(refused)) != is_lost
+
+
+@pytest.mark.parametrize(
+    ("to", "lane"),
+    [
+        (To.TRANSACTIONS, "transaction coordinators"),
+        (To.GROUPS, "group application"),
+        (To.SOURCE, "input-1"),
+        (To.LEADER, "output-1"),
+    ],
+)
+def test_a_request_is_drawn_to_the_broker_that_is_asked(to: To, lane: str) -> None:
+    story = Story()
+    story.asked(APPLICATION, Ask(to, "Any", 1, {}, partition=1), "lose request")
+    ends = {
+        end for end in ("transaction coordinators", "group application", "input-1", "output-1") if end in drawn(story)
+    }
+    assert ends == {lane}

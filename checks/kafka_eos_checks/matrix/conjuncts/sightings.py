@@ -26,11 +26,11 @@ from kafka_eos.machines.machine import Action, Instance, Machine, instances, loa
 from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos_checks.kit.components import components
 from kafka_eos_checks.matrix.conjuncts.spec_steps import Label, SpecSteps
-from kafka_eos_checks.models.formulas import Formula, Formulas, Namespace, State
+from kafka_eos_checks.models.formulas import Formula, Formulas, Namespace, State, replaced
 from kafka_eos_checks.models.registry import Model, bounds_predicate, constants_class
 from kafka_eos_checks.tla.evaluation import Converter, Undefined
 from kafka_eos_checks.tla.parser import Tree
-from kafka_eos_checks.walks.fairness import FairActions, Group, bindings, replaced
+from kafka_eos_checks.walks.fairness import FairActions, Group, bindings
 from kafka_eos_checks.walks.properties import GOAL, INITIAL, INVARIANT, STEP, Part, is_temporal, parts_of
 
 _ALL = 10**9

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, TypeAlias
 
-from kafka_eos_checks.models.formulas import Formula, Formulas, State
+from kafka_eos_checks.models.formulas import Formula, Formulas, State, replaced
 from kafka_eos_checks.tla.parser import Tree
-from kafka_eos_checks.walks.fairness import bindings, replaced
+from kafka_eos_checks.walks.fairness import bindings
 
 _CHOICES = frozenset({"or", "exists", "call"})  # of an operator that is no action itself
 Label: TypeAlias = tuple[str, tuple[Any, ...]]  # an action and its arguments

@@ -85,6 +85,14 @@ def test_sides_take_turns_and_the_warm_up_does_not_count(monkeypatch: pytest.Mon
     assert [len(samples) for samples in measured.samples.values()] == [3, 3]
 
 
+def test_the_cpu_time_of_a_side_is_that_of_doing_its_work_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "tree_cpu", dict)
+    monkeypatch.setattr(measuring, "spent", lambda *_: 42.0)
+    side = Side(name="ours", run=lambda: {"records": 10}, in_process=True, times=2)
+    sample, answer = measuring._sample(side, 3)
+    assert (sample.cpu, answer) == (7.0, {"records": 10})
+
+
 def test_a_thorough_check_is_part_of_the_answer() -> None:
     thorough = Side(name="ours", run=lambda: {"records": 10}, check=lambda: {"checksum": 7})
     wrong = Side(name="peer", run=lambda: {"records": 10}, check=lambda: {"checksum": 8})

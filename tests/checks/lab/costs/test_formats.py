@@ -46,6 +46,15 @@ def test_each_percentage_is_that_of_the_two_sizes_before_it() -> None:
         assert percent == f"{100 * (after - before) / before:+.0f}"
 
 
+def test_the_figures_of_the_disk_are_the_most_and_the_least_of_its_table() -> None:
+    verdict = formats.disk_verdict()
+    cells = re.findall(r"([\d,]+) +([\d,]+) +[+-]\d+ %", verdict.evidence)
+    sizes = [(int(old.replace(",", "")), int(new.replace(",", ""))) for old, new in cells]
+    saved = [100 * (old - new) / old for old, new in sizes]
+    assert abs(verdict.figures["most_saved_percent"] - max(saved)) < 0.06
+    assert abs(verdict.figures["least_saved_percent"] - min(saved)) < 0.06
+
+
 def test_a_claim_that_is_met_holds_and_is_no_longer_as_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "CLAIMED_NEW", {1: 70, 3: 88})
     monkeypatch.setattr(formats, "CLAIMED_FIELD_BITS", 0)

@@ -18,6 +18,7 @@ from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
 from kafka_eos_checks.audit.rules.offsets import BEYOND
 from kafka_eos_checks.audit.rules.transactions import read_transactions
+from kafka_eos_checks.audit.segments.header_tables import read_table
 from kafka_eos_checks.audit.segments.headers import read_blocks
 from kafka_eos_checks.audit.segments.records import decode_block
 from kafka_eos_checks.audit.segments.splits import find_logs
@@ -107,6 +108,10 @@ def test_tables_of_headers_are_judged_as_the_segments_are(tmp_path: Path, monkey
         figures = {**of_segments.figures, "segment_bytes": 0}
         assert figures == {**of_tables.figures, "segment_bytes": 0}, of_segments.name
     assert main(["headers", str(tmp_path / "segments" / BROKERS / "1"), "--out", str(tmp_path / "made")]) == 0
+    for made in (tmp_path / "made").glob("**/generated-*/*.headers.parquet"):
+        [table] = (tmp_path / "tables" / BROKERS / "1").glob(f"{made.parent.name}/{made.name}")
+        found = [np.concatenate([each.positions for each in read_table(path)]) for path in (made, table)]
+        assert np.array_equal(*found), "each batch is where it is in the segment"
     kinds = {path.name.partition(".")[2] for path in (tmp_path / "tables").glob("**/generated-*/0*")}
     assert kinds | {"index"} == {path.name.partition(".")[2] for path in (tmp_path / "made").glob("**/generated-*/0*")}
 

@@ -59,6 +59,8 @@ def test_a_seed_decides_every_byte(tmp_path: Path) -> None:
         (["--retain-bytes", "1000"], "--retain-bytes 1000: only with --transactions"),
         (["--brokers", "3"], "--brokers 3: only with --transactions"),
         (["--jepsen", "100"], "--batches 6000: not with --jepsen"),
+        (["--segment-bytes", "1023"], "--segment-bytes 1023: give 1024 to 2147483647"),
+        (["--segment-bytes", "2147483648"], "--segment-bytes 2147483648: give 1024 to 2147483647"),
     ],
 )
 def test_a_call_that_makes_no_log_says_why(

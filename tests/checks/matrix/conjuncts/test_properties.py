@@ -12,6 +12,7 @@ from kafka_eos_checks.matrix.conjuncts.properties import Family, PropertySearch,
 from kafka_eos_checks.models import bounds
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.mutants import rules
+from kafka_eos_checks.tla.parser import parse_expression
 from kafka_eos_checks.tla.result_cache import ResultCache
 
 pytestmark = pytest.mark.tlc  # SANY finds the parts of the properties
@@ -135,6 +136,21 @@ def test_the_spec_in_a_spare_model_is_searched_only_for_what_nothing_else_notice
         outcomes = {outcome.entry: outcome for outcome in search.judge(family, searched.append)}
         assert outcomes[entry].model == model
         assert any("Larger" in line for line in searched) == bool(model)
+
+
+def test_a_weaker_property_has_its_conjuncts_in_the_columns_of_the_whole_one(planted: Registry) -> None:
+    module, file = planted.folder.parent / "Counter.tla", planted.folder / "Counter.toml"
+    own = "Apart == /\\ total > Limit => total < 0\n         /\\ total >= 0\n"
+    module.write_text(module.read_text(encoding="utf-8").replace(PLANTED, PLANTED + own), encoding="utf-8")
+    file.write_text(file.read_text(encoding="utf-8").replace('"Told"', '"Told", "Apart"'), encoding="utf-8")
+    versions = the_family(Registry(planted.folder), named=True).versions
+    found = {version.change.change: version.tree for version in versions if version.name == "Apart" and version.change}
+    for change, text in (
+        ("total > Limit -> total >= Limit", "(total >= Limit => total < 0) /\\ total >= 0"),
+        ("total < 0 -> total <= 0", "(total > Limit => total <= 0) /\\ total >= 0"),
+        ("total >= 0 -> TRUE", "(total > Limit => total < 0) /\\ TRUE"),
+    ):
+        assert found[change] == parse_expression(text, "here")
 
 
 def test_a_pair_is_shown_by_a_mutant_of_its_own_or_by_what_it_follows_from(planted: Registry, tmp_path: Path) -> None:

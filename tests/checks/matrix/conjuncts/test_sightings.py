@@ -70,6 +70,11 @@ def test_a_search_beside_the_kept_graph_finds_what_a_whole_search_finds(model: M
     assert min(differing, cut) > 5
 
 
+def test_what_has_to_be_so_once_is_not_asked_of_later_states(model: Model) -> None:
+    once, again = parse_expression("<>(readers = {})", ""), parse_expression("[]<>(readers = {})", "")
+    assert Searcher(model, [once, again]).search(model.machine_class(), 600).violated.keys() == {1}
+
+
 def test_beside_the_kept_graph_only_what_is_new_is_judged(model: Model, counter: ModuleType) -> None:
     machine = model.machine_class()
     searcher = Searcher(model, PROPERTIES)
