@@ -517,7 +517,8 @@ class Watcher:
         if not told:
             return nobody_tells(report, self.options.tools)
         if transaction is None or not transaction.will_end(place, one.epoch):
-            return hangs(report, transaction, self._start_offset(one, place), self.options.tools)
+            start, end = self._start_offset(one, place), self.partitions[place].high_watermark
+            return hangs(report, transaction, start, end, self.options.tools)
         return will_end(report, transaction, self.options.tools)
 
     def _blocked(self, one: OfTransaction, place: Place) -> tuple[Blocked, ...]:

@@ -14,10 +14,12 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.wire.protocol import MalformedMessage
-from kafka_eos_checks.audit.rules.log import Batch
+from kafka_eos_checks.audit.rules.log import ORDER, Batch
 from kafka_eos_checks.cli import main
 from kafka_eos_checks.conform.wire import Unsupported
+from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.watch import cluster, command
+from kafka_eos_checks.watch.advice import Tools
 from kafka_eos_checks.watch.cluster import ClusterFailed, Topics
 from kafka_eos_checks.watch.command import follow, print_json, print_report
 from kafka_eos_checks.watch.journal import CHECKPOINT, REPORTS, Journal, UnusableFolder
@@ -142,9 +144,26 @@ def test_the_commands_that_are_advised_have_the_properties_of_the_call(
     config = tmp_path / "admin.properties"
     config.write_text("client.id=operator\n")
     plain, configured = (options_of(more, monkeypatch).tools for more in ([], ["--command-config", str(config)]))
-    assert "config" not in plain.records("orders", 0, 3) + plain.producers("orders", 0)
-    assert f"--consumer.config {config} --topic" in configured.records("orders", 0, 3)
-    assert f"--command-config {config} describe-producers" in configured.producers("orders", 0)
+    assert "config" not in plain.records("orders", 0, 3, 9) + plain.producers("orders", 0)
+    assert f"--consumer.config={config} --topic" in configured.records("orders", 0, 3, 9)
+    assert f"--command-config={config} describe-producers" in configured.producers("orders", 0)
+
+
+def test_a_name_that_begins_with_a_hyphen_is_no_option_of_a_command() -> None:
+    tools = Tools()
+    for line in (
+        tools.records("-x", 0, 3, 9), tools.abort("-x", 0, 3), tools.producers("-x", 0), tools.terminate("-x"),
+        tools.about(ORDER, "-x", 0),
+    ):  # fmt: skip
+        assert [word for word in line.split() if word.endswith("=-x")], line
+        assert " -x" not in line
+
+
+def test_the_page_for_operators_has_the_commands_of_the_watcher() -> None:
+    page = (CLONE / "docs" / "operators.md").read_text(encoding="utf-8").replace(" \\\n     ", " ")
+    tools = Tools(bootstrap="HOST:9092")
+    for line in (tools.records("orders", 0, 120, 180), tools.abort("orders", 0, 120)):
+        assert f"   {line}\n" in page, line
 
 
 def test_transactions_that_are_not_over_are_counted_at_the_end(

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,6 +24,7 @@ from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import Wire, address_of
 from kafka_eos_checks.testing.process import ServedProcess
+from kafka_eos_checks.watch.advice import Tools
 from kafka_eos_checks.watch.cluster import Cluster as AskedCluster
 from kafka_eos_checks.watch.journal import REPORTS
 
@@ -49,7 +51,7 @@ def test_the_cluster_that_operators_practise_with_hangs_where_the_page_says(
         assert main(["watch", "--bootstrap", server.bootstrap, "--once", "--lag-after", "5"]) == 1
     printed = capsys.readouterr().out
     assert "hanging transaction: generated-0 offset 6429 " in printed
-    assert printed.endswith("abort --topic generated --partition 0 --start-offset 6429\n")
+    assert printed.endswith("abort --topic=generated --partition=0 --start-offset=6429\n")
 
 
 def test_a_log_with_offsets_that_go_back_is_watched_to_its_end_and_each_report_comes_once(
@@ -157,6 +159,32 @@ def test_the_command_of_a_report_ends_the_transaction_and_the_report_is_resolved
     with served() as bootstrap, Client(bootstrap) as client:
         hang(client, "it's x")
         run_the_command_and_look_again(bootstrap, tmp_path, capsys)
+
+
+@pytest.mark.java
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `make setup` fetches them")
+def test_the_command_that_keeps_records_prints_all_parts_of_them_and_ends_though_more_come() -> None:
+    topic = "-weird.-_"
+    with ServedProcess("--default-partitions", "1") as server:
+        wire = Wire(address_of(server.bootstrap))
+        wire.connect()
+        wire.ask("Metadata", {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": True})
+        whole = Record(key=b"k", headers=((b"h", b"x"),))
+        records = [replace(whole, value=b"v%d" % number, offset_delta=number) for number in range(9)]
+        batch = build_batch(records, base_timestamp=1_700_000_000_000)
+        partition = {"Index": 0, "Records": batch.encode()}
+        row = {"Acks": -1, "TimeoutMs": 1000, "TopicData": [{"Name": topic, "PartitionData": [partition]}]}
+        answer = wire.ask("Produce", {"TransactionalId": None, **row}, version=9)
+        assert answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"] == 0
+        wire.close()
+        _, *arguments = shlex.split(Tools(bootstrap=server.bootstrap).records(topic, 0, 2, 5))
+        called = java_command("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments)
+        printed = subprocess.run(called, check=True, capture_output=True, text=True, timeout=60).stdout
+    deprecated, *lines = printed.splitlines()
+    assert deprecated.startswith("Option --property is deprecated")
+    assert lines == [
+        f"CreateTime:1700000000000\tPartition:0\tOffset:{offset}\th:x\tk\tv{offset}" for offset in (2, 3, 4)
+    ]
 
 
 @pytest.mark.thorough

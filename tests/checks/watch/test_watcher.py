@@ -27,6 +27,8 @@ from .conftest import PLACE, STAMP_MS, Log, Written
 
 NOW = 1_700_000_000_000
 PID, EPOCH = 7, 3
+STOP = "Stop its producer first, because its next transaction in this partition ends this one, too, by its own "
+STOP += "decision."
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 
 
@@ -735,17 +737,17 @@ def test_a_hanging_transactions_report_has_start_extent_producer_and_remedy(
     ]
     assert (report.transactional_id, report.state, report.ends, report.ends_ms) == ("x", "Ongoing", Ends.NEVER, None)
     assert report.command == (
-        "kafka-transactions --bootstrap-server broker-1:9092,broker-2:9092 --command-config 'my client.properties' "
-        "abort --topic orders --partition 0 --start-offset 2"
+        "kafka-transactions --bootstrap-server=broker-1:9092,broker-2:9092 '--command-config=my client.properties' "
+        "abort --topic=orders --partition=0 --start-offset=2"
     )
 
 
 @pytest.mark.parametrize(
     ("state", "epoch", "said", "command"),
     [
-        ("CompleteCommit", EPOCH + 1, "Do not abort it before its records are kept", "kafka-console-consumer"),
+        ("CompleteCommit", EPOCH + 1, "Do not abort it before its records are kept: ", "kafka-console-consumer"),
         ("CompleteAbort", EPOCH + 1, "Abort it in this partition, too", "kafka-transactions"),
-        ("PrepareCommit", EPOCH + 1, "Do not abort it before its records are kept", "kafka-console-consumer"),
+        ("PrepareCommit", EPOCH + 1, "Do not abort it before its records are kept: ", "kafka-console-consumer"),
         ("CompleteCommit", EPOCH, "Look first whether its coordinator has committed it", "kafka-transactions"),
         ("CompleteCommit", EPOCH + 2, "Look first whether its coordinator has committed it", "kafka-transactions"),
         ("Empty", EPOCH + 1, "Look first whether its coordinator has committed it", "kafka-transactions"),
@@ -756,11 +758,14 @@ def test_what_its_coordinator_has_committed_is_not_to_be_aborted_at_once(
 ) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
+    log.data(8, 0, 0)
+    log.marker(8, 0)
     written.known = {PID: ongoing(state=state, epoch=epoch, partitions=frozenset())}
     [report] = looks(written.watcher(lag_after_ms=3_600_000))
-    assert report.next.startswith(said)
-    assert report.command.startswith(f"{command} --bootstrap-server HOST:PORT ")
-    assert report.command.endswith("--offset 0 --timeout-ms 10000" if "console" in command else "--start-offset 0")
+    assert report.next.startswith(f"{STOP} {said}")
+    assert report.command.startswith(f"{command} --bootstrap-server=HOST:PORT ")
+    assert report.command.endswith(" --start-offset=0" if command == "kafka-transactions" else "print.key=true")
+    assert ("read_uncommitted --max-messages=3 " in report.command) == ("consumer" in command)
 
 
 def test_the_start_offset_is_the_leaders_for_the_producer(written: Written) -> None:
@@ -771,8 +776,8 @@ def test_the_start_offset_is_the_leaders_for_the_producer(written: Written) -> N
     first, second = (
         looks(written.watcher(lag_after_ms=3_600_000), times=1) + looks(written.watcher(lag_after_ms=0))[-1:]
     )
-    assert (first.offset, first.command[-16:]) == (0, "--start-offset 0")
-    assert (second.rule, second.command[-16:]) == (HANGING, "--start-offset 0")
+    assert (first.offset, first.command[-16:]) == (0, "--start-offset=0")
+    assert (second.rule, second.command[-16:]) == (HANGING, "--start-offset=0")
 
 
 def test_a_leader_that_does_not_tell_the_start_of_a_transaction_leaves_the_offset_that_was_read(
@@ -785,7 +790,7 @@ def test_a_leader_that_does_not_tell_the_start_of_a_transaction_leaves_the_offse
     written.logs[PLACE].stable = 0
     monkeypatch.setattr(written, "open_transactions", late)
     [report] = looks(written.watcher())
-    assert (report.rule, report.command[-16:]) == (HANGING, "--start-offset 0")
+    assert (report.rule, report.command[-16:]) == (HANGING, "--start-offset=0")
 
 
 def test_offsets_of_which_a_new_leader_does_not_know_yet_that_readers_may_see_them_are_not_held_back(
@@ -836,7 +841,7 @@ def test_a_producer_unknown_to_coordinators_may_be_one_that_the_client_may_not_d
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     [report] = looks(written.watcher())
-    assert report.next.startswith("Make sure that this client may describe all transactional ids")
+    assert report.next.startswith(f"{STOP} Make sure that this client may describe all transactional ids")
     assert " abort " in report.command
     assert report.transactional_id == ""
 
@@ -848,10 +853,10 @@ def test_a_producer_unknown_to_coordinators_may_be_one_that_the_client_may_not_d
             ongoing(name="it's"),
             Ends.BY_ITSELF,
             NOW + 60_000,
-            """forceTerminateTransaction --transactionalId 'it'"'"'s'""",
+            """forceTerminateTransaction '--transactionalId=it'"'"'s'""",
         ),
         (ongoing(state="PrepareCommit"), Ends.BY_ITSELF, None, "--describe --unavailable-partitions"),
-        (None, Ends.UNKNOWN, None, "describe-producers --topic orders --partition 0"),
+        (None, Ends.UNKNOWN, None, "describe-producers --topic=orders --partition=0"),
     ],
     ids=["open", "decided", "no answer"],
 )
@@ -913,7 +918,7 @@ def test_a_violation_in_a_log_names_its_producers_transactional_id_and_the_remed
     [report] = looks(watcher)
     assert (report.rule, report.transactional_id, report.blocked) == ("duplicate", "x", ())
     assert report.since == Since(ms=STAMP_MS, clock=Clock.PRODUCER)
-    assert report.command.endswith("describe-producers --topic orders --partition 0")
+    assert report.command.endswith("describe-producers --topic=orders --partition=0")
     log.data(PID, EPOCH, 0)
     log.marker(PID, EPOCH)
     assert found(watcher) == [("duplicate", 3)]
