@@ -62,7 +62,15 @@ from kafka_eos_checks.watch.reports import (
     duration,
     transaction_of,
 )
-from kafka_eos_checks.watch.state import CUT, LAGS, Ending, OpenTransaction, PartitionState, partition_from_json
+from kafka_eos_checks.watch.state import (
+    CUT,
+    LAGS,
+    Ending,
+    OpenTransaction,
+    PartitionState,
+    Reported,
+    partition_from_json,
+)
 
 WAIT_MS = 500  # for anything new, all brokers together
 REFRESH_MS = 10_000  # between looks for new topics and leaders
@@ -178,9 +186,10 @@ class Watcher:
         return all(self.partitions[place].drained for place in self._leaders if self._is_read(place))
 
     @property
-    def unresolved(self) -> int:
-        """The number of reported transactions that have not ended."""
-        return sum(len(state.reported) for state in self.watched.values())
+    def unresolved(self) -> list[tuple[Place, Reported]]:
+        """The reports of transactions that have not ended, in order of time and place."""
+        found = [(place, one) for place, state in self.watched.items() for one in state.reported]
+        return sorted(found, key=lambda pair: (pair[1].reported_ms, pair[0], pair[1]))
 
     def _is_wanted(self, place: Place) -> bool:
         return not self.options.topics or place[0] in self.options.topics
@@ -240,6 +249,21 @@ class Watcher:
         if self._checked_ms is None or now_ms - self._checked_ms >= self.options.check_ms:
             found += self._check(now_ms)
         return sorted(self._completed(found, now_ms), key=Report.sort_key)
+
+    def repeated(self, before: Collection[tuple[Place, Reported]], now_ms: int) -> list[Report]:
+        """Those of earlier reports that are not over, with what is known about them now."""
+        found = [each for each in self.unresolved if each in before]
+        known = self._transactions_of({one.producer_id for _, one in found}, now_ms) if found else None
+        return [self._repeated(self.partitions[place], one, known, now_ms) for place, one in found]
+
+    def _repeated(
+        self, state: PartitionState, one: Reported, known: dict[int, Transaction] | None, now_ms: int
+    ) -> Report:
+        pid, opened = one.producer_id, state.open.get(one.producer_id)
+        since = opened.since if opened is not None and opened.epoch == one.epoch else None
+        evidence = f"told before, {duration(now_ms - one.reported_ms)} ago, and not over"
+        report = state.report(one.rule, one.offset, evidence, since, (pid, one.epoch))
+        return self._advised(report, None if known is None else known.get(pid), told=known is not None)
 
     # --- partitions --------------------------------------------------------------------------------------------------
 

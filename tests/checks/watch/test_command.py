@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import signal
 import sys
 import threading
@@ -369,3 +370,48 @@ def test_a_report_reaches_a_pipe_at_once(
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(pipe, encoding="utf-8"))
     follow(written.watcher(), None, threading.Event(), once=True, show=show)
     assert b"orders" in pipe.getvalue()
+
+
+def hanging(written: Written, monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
+    """Write a transaction that hangs; return the call that looks at it."""
+    monkeypatch.setattr(cluster, "Cluster", lambda *_: written)
+    written.logs[PLACE].stable = written.logs[PLACE].data(7, 3, 0)
+    return ["watch", "--bootstrap", "localhost:9092", "--from-start", "--checkpoint", str(folder)]
+
+
+def test_a_single_look_ends_with_1_and_tells_again_as_long_as_a_report_is_not_over(
+    written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = [*hanging(written, monkeypatch, tmp_path), "--once"]
+    assert main(call) == 1
+    first = capsys.readouterr().out
+    assert first.count("hanging transaction") == 1, "not again what this look has told"
+    for _ in range(2):
+        assert main(call) == 1
+        said = capsys.readouterr()
+        head, *rest = said.out.splitlines()
+        assert re.search(r" hanging transaction: orders-0 offset 0 \(producer 7 epoch 3\): told before, .* ago", head)
+        assert rest[-2:] == first.splitlines()[-2:], "with what to do"
+        assert "0 reports, 0 resolved" in said.err
+    assert main([*call, "--jsonl"]) == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("hanging transaction: orders-0 offset 0 (producer 7 epoch 3): told")) == ("", 1)
+    assert len((tmp_path / REPORTS).read_text().splitlines()) == 1
+    written.logs[PLACE].marker(7, 3)
+    written.logs[PLACE].stable = None
+    assert main(call) == 0
+    assert "told before" not in capsys.readouterr().out
+
+
+def test_a_watcher_that_starts_again_says_what_is_not_over(
+    written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*hanging(written, monkeypatch, tmp_path), "--once"]) == 1
+    capsys.readouterr()
+    clock = Clock(3)
+    written.gone = {written.leader}  # so that it waits
+    with Journal(tmp_path) as journal:
+        told = follow(written.watcher(), journal, clock)
+    head, *_ = capsys.readouterr().out.splitlines()
+    assert " hanging transaction: orders-0 offset 0 (producer 7 epoch 3): told before, " in head
+    assert told.rows == 0

@@ -556,7 +556,7 @@ def test_readers_that_wait_for_a_hanging_transaction_are_no_second_report(writte
     [report] = looks(watcher, at=NOW + 10_000)
     assert (report.rule, [each.offsets for each in report.blocked]) == (HANGING, [1])
     assert found(watcher, at=NOW + 60_000, times=4) == []
-    assert watcher.unresolved == 1
+    assert len(watcher.unresolved) == 1
 
 
 def test_readers_that_wait_are_reported_if_a_suspect_is_neither_read_nor_reported(written: Written) -> None:
@@ -948,7 +948,7 @@ def test_a_hanging_transaction_that_has_ended_is_resolved_once(
     watcher = written.watcher(hanging_after_ms=10_000, lag_after_ms=0)
     reports = [*looks(watcher), *looks(watcher, at=NOW + 10_000)]
     assert [report.rule for report in reports] == [LAGS, HANGING]
-    assert watcher.unresolved == 2
+    assert len(watcher.unresolved) == 2
     log.marker(PID, EPOCH, decision)
     log.stable = None
     over = looks(watcher, at=NOW + 65_000)
@@ -957,7 +957,7 @@ def test_a_hanging_transaction_that_has_ended_is_resolved_once(
     assert {report.evidence for report in over} == {
         f"{rule}, reported {ago} ago: {said}" for rule, ago in ((HANGING, "55 s"), (LAGS, "1 min 5 s"))
     }
-    assert watcher.unresolved == 0
+    assert watcher.unresolved == []
     assert found(watcher, at=NOW + 70_000) == []
 
 
@@ -1005,7 +1005,7 @@ def test_a_transaction_that_hangs_behind_another_one_is_not_over(written: Writte
     log.data(8, 0, 0)
     watcher = written.watcher()
     assert found(watcher) == [(HANGING, 0), (HANGING, 1)]
-    assert watcher.unresolved == 2
+    assert len(watcher.unresolved) == 2
 
 
 def test_a_transaction_whose_marker_nobody_read_is_resolved_by_the_last_stable_offset(written: Written) -> None:
@@ -1042,7 +1042,7 @@ def test_a_batch_that_cannot_be_read_resolves_nothing(written: Written) -> None:
     offset, data = log.batches[1]
     log.batches[1] = (offset, data[:-1] + bytes([data[-1] ^ 1]))
     assert found(watcher) == [(CORRUPT, 1)]
-    assert watcher.unresolved == 1
+    assert len(watcher.unresolved) == 1
     log.marker(PID, EPOCH)
     log.stable = None
     assert found(watcher) == [(RESOLVED, 0)]
