@@ -131,7 +131,8 @@ def hangs(report: Report, transaction: Transaction | None, start_offset: int, en
         words += "Look first whether its coordinator has committed it: `kafka-eos audit` of the log directories finds "
         words += f"that in {TRANSACTION_TOPIC}. If not, abort it in this partition; readers of committed data skip its "
         words += "records:"
-    return replace(_named(report, transaction), ends=Ends.NEVER, next=_STOP + words, command=command)
+    report = replace(_named(report, transaction), decision=decided)
+    return replace(report, ends=Ends.NEVER, next=_STOP + words, command=command)
 
 
 def will_end(report: Report, transaction: Transaction, tools: Tools) -> Report:
@@ -150,6 +151,7 @@ def will_end(report: Report, transaction: Transaction, tools: Tools) -> Report:
         command = tools.terminate(transaction.name)
     return replace(
         _named(report, transaction),
+        decision=transaction.decided,
         ends=Ends.BY_ITSELF,
         ends_ms=transaction.times_out_ms,
         next=words,

@@ -79,23 +79,27 @@ class Report(Finding):
         since: when it began; None for an end of something.
         transactional_id: the producer's; "" where no coordinator tells one.
         state: its transaction's state at the coordinator; "" where none tells one.
+        decision: ``committed`` or ``aborted``: by the coordinator, or by the marker if over or torn; "" if unknown.
         blocked: the offsets that readers of committed data cannot see because of it.
         ends: whether it ends by itself.
         ends_ms: when it ends by itself, in milliseconds since the epoch; None for not known.
         next: what to do, in words.
         command: what to do, as a line for a shell; "" for nothing.
         resolves: the id of the report that is over; "" for a report of something that is wrong.
+        follows: the id of the first report of the same transaction; "" for the first one, and for no transaction.
     """
 
     since: Since | None = None
     transactional_id: str = ""
     state: str = ""
+    decision: str = ""
     blocked: tuple[Blocked, ...] = ()
     ends: Ends = Ends.NEVER
     ends_ms: int | None = None
     next: str = ""
     command: str = ""
     resolves: str = ""
+    follows: str = ""
 
 
 class OfTransaction(NamedTuple):
@@ -170,6 +174,7 @@ def lines_of(row: Row) -> Iterator[str]:
         "since": _since(row),
         "blocked": "" if "resolves" in row else _blocked(row),
         "who": _who(row),
+        "part of": "" if "resolves" in row else row.get("follows", ""),
         "ends": _ends(row),
         "next": row.get("next", ""),
     }

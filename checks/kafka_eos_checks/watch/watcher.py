@@ -60,10 +60,12 @@ from kafka_eos_checks.watch.reports import (
     Report,
     Since,
     duration,
+    identity,
     transaction_of,
 )
 from kafka_eos_checks.watch.state import (
     CUT,
+    DECISIONS,
     LAGS,
     Ending,
     OpenTransaction,
@@ -393,8 +395,7 @@ class Watcher:
                 del self._suspects[place, pid]
                 if state.last_stable_offset <= opened.offset:
                     opened.hangs = True
-                    why = suspect.why + (f"; it was reported before: {LAGS}" if opened.lags else "")
-                    report = state.report(HANGING, opened.offset, why, opened.since, (pid, opened.epoch))
+                    report = state.report(HANGING, opened.offset, suspect.why, opened.since, (pid, opened.epoch))
                     state.note(report, now_ms)
                     yield self._advised(report, suspect.transaction)
 
@@ -411,7 +412,8 @@ class Watcher:
             (topic, number), offset = other.place, other.offset
             evidence = "the transaction of this epoch: "
             evidence += f"{ending.decision.name} here, {other.decision.name} at {topic}-{number} offset {offset}"
-            yield state.report(TORN, ending.offset, evidence, ending.since, (ending.producer_id, ending.epoch))
+            report = state.report(TORN, ending.offset, evidence, ending.since, (ending.producer_id, ending.epoch))
+            yield replace(report, decision=DECISIONS[ending.decision])
 
     def _next_round(self) -> None:
         """Begin a new round of endings if each partition was read up to its end since this one began."""
@@ -464,7 +466,7 @@ class Watcher:
             self.tell(f"the coordinators tell of transactions again, after {duration(now_ms - self._asking.since_ms)}")
             self._asking = BackOff()
         for pid in producer_ids:
-            self._names[pid] = known[pid].name if pid in known else ""
+            self._names[pid] = known[pid].name if pid in known else self._names.get(pid, "")  # it may have expired
         while len(self._names) > MOST_NAMES:
             del self._names[next(iter(self._names))]
         return known
@@ -537,13 +539,33 @@ class Watcher:
         """
         one = transaction_of(report)
         place = report.topic, report.partition
-        report = replace(report, blocked=self._blocked(one, place))
+        name = self._names.get(one.producer_id, "")
+        report = replace(report, transactional_id=name, blocked=self._blocked(one, place))
         if not told:
-            return nobody_tells(report, self.options.tools)
-        if transaction is None or not transaction.will_end(place, one.epoch):
+            report = nobody_tells(report, self.options.tools)
+        elif transaction is None or not transaction.will_end(place, one.epoch):
             start, end = self._start_offset(one, place), self.partitions[place].high_watermark
-            return hangs(report, transaction, start, end, self.options.tools)
-        return will_end(report, transaction, self.options.tools)
+            report = hangs(report, transaction, start, end, self.options.tools)
+        else:
+            report = will_end(report, transaction, self.options.tools)
+        return self._joined(report)
+
+    def _joined(self, report: Report) -> Report:
+        """A report that names the first one of its transaction; both names are remembered until it is over."""
+        state, about = self.partitions[report.topic, report.partition], (report.producer_id, report.producer_epoch)
+        same = [(place, one) for place, one in self.unresolved if (one.producer_id, one.epoch) == about]
+        if not same:
+            return report  # it is over already
+        place, first = same[0]
+        name, own = first.follows or self.partitions[place].name_of(first), identity(report)
+        follows = "" if name == own else name
+        known = (one.transactional_id for _, one in same if one.transactional_id)
+        title = report.transactional_id or next(known, "")
+        state.reported = [
+            one._replace(transactional_id=title, follows=follows) if state.name_of(one) == own else one
+            for one in state.reported
+        ]
+        return replace(report, transactional_id=title, follows=follows)
 
     def _blocked(self, one: OfTransaction, place: Place) -> tuple[Blocked, ...]:
         """The offsets that the open transaction of a producer hides, in all partitions."""

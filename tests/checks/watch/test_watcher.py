@@ -574,11 +574,51 @@ def test_readers_may_be_let_wait_for_less_time_than_a_transaction_needs_to_hang(
     watcher = written.watcher(hanging_after_ms=10_000, lag_after_ms=2_000)
     assert found(watcher, at=NOW) == []
     assert written.asked == 0
-    assert found(watcher, at=NOW + 2_000) == [(LAGS, 0)]
+    [lags] = looks(watcher, at=NOW + 2_000)
+    assert (lags.rule, lags.follows) == (LAGS, "")
     assert found(watcher, at=NOW + 9_999) == []
     [hangs] = looks(watcher, at=NOW + 10_000)
     assert hangs.rule == HANGING
-    assert hangs.evidence.endswith("; it was reported before: last stable offset lags")
+    assert hangs.follows == identity(lags)
+
+
+def test_the_reports_of_one_transaction_name_the_first_of_them_also_after_a_restart(written: Written) -> None:
+    other = written.logs["orders", 1] = Log()
+    late = written.logs["orders", 2] = Log()
+    for log in (written.logs[PLACE], other):
+        log.data(8, 0, 0)
+        log.marker(8, 0)
+        log.stable = log.data(PID, EPOCH, 0)
+    written.known = {PID: ongoing(partitions=frozenset({PLACE, ("orders", 1)}))}
+    first = written.watcher(lag_after_ms=0)
+    lags, second = looks(first)
+    assert (lags.partition, second.partition) == (0, 1)
+    assert (lags.follows, second.follows) == ("", identity(lags))
+    written.known = {}
+    watcher = written.watcher(lag_after_ms=0)
+    watcher.resume(json.loads(json.dumps(first.to_json())))
+    written.logs[PLACE].marker(PID, EPOCH, COMMIT)
+    written.logs[PLACE].stable = None
+    [over, hangs] = looks(watcher, at=NOW + 1_000)
+    assert (over.rule, over.resolves, over.follows) == (RESOLVED, identity(lags), "")
+    assert (over.transactional_id, over.decision) == ("x", "committed")
+    assert (hangs.rule, hangs.follows, hangs.transactional_id) == (HANGING, identity(lags), "x")
+    late.stable = late.data(PID, EPOCH, 0)
+    [again] = looks(watcher, at=NOW + 2_000)
+    assert (again.rule, again.partition, again.follows) == (HANGING, 2, identity(lags)), "the first is over by now"
+    other.marker(PID, EPOCH, ABORT)
+    other.stable = None
+    ends = looks(watcher, at=NOW + 3_000)
+    assert [(each.follows, each.decision) for each in ends] == [(identity(lags), "aborted")] * 2
+
+
+def test_a_transaction_that_is_over_before_it_is_reported_follows_no_other(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.data(PID, EPOCH, 0)
+    log.data(PID, EPOCH + 1, 0)
+    log.marker(PID, EPOCH + 1)
+    hangs, over = looks(written.watcher())
+    assert (hangs.rule, hangs.follows, over.rule, over.follows) == (HANGING, "", RESOLVED, "")
 
 
 def test_a_restart_does_not_repeat_the_report_of_an_open_transaction(written: Written) -> None:
@@ -619,6 +659,7 @@ def test_a_transaction_that_is_committed_here_and_aborted_there_is_torn_once(wri
     assert (report.rule, report.partition, report.offset) == (TORN, 1, 3)
     assert (report.producer_id, report.producer_epoch) == (PID, EPOCH + 2)
     assert report.evidence == "the transaction of this epoch: ABORT here, COMMIT at orders-0 offset 3"
+    assert report.decision == "aborted"
     written.logs["orders", 3] = Log()
     written.logs["orders", 3].data(PID, EPOCH + 1, 0)
     written.logs["orders", 3].marker(PID, EPOCH + 2, ABORT)
@@ -763,6 +804,7 @@ def test_what_its_coordinator_has_committed_is_not_to_be_aborted_at_once(
     written.known = {PID: ongoing(state=state, epoch=epoch, partitions=frozenset())}
     [report] = looks(written.watcher(lag_after_ms=3_600_000))
     assert report.next.startswith(f"{STOP} {said}")
+    assert report.decision == {"Do not": "committed", "Abort ": "aborted"}.get(said[:6], "")
     assert report.command.startswith(f"{command} --bootstrap-server=HOST:PORT ")
     assert report.command.endswith(" --start-offset=0" if command == "kafka-transactions" else "print.key=true")
     assert ("read_uncommitted --max-messages=3 " in report.command) == ("consumer" in command)
@@ -872,6 +914,7 @@ def test_a_report_on_blocked_readers_says_whether_and_when_it_ends_by_itself(
     assert (report.rule, report.ends, report.ends_ms) == (LAGS, ends, ends_ms)
     assert report.command.endswith(command)
     assert [(each.first, each.end) for each in report.blocked] == [(0, 1)]
+    assert report.decision == ("committed" if known is not None and known.state == "PrepareCommit" else "")
 
 
 def test_a_report_on_a_decided_transaction_names_the_broker_to_restart_if_no_marker_comes(written: Written) -> None:
