@@ -46,15 +46,19 @@ it ends by itself; what to do next, with the command of Kafka's tools. With --js
 terminal is told again, at the start or at the end of --once, of those that are not over; with --jsonl it is standard
 error.
 
+What is not seen gives rows, too, of the kind "not judged": a partition that is not read, no broker or coordinator that
+answers, offsets that were deleted before they were read. Another row resolves them. They are in the file and in --jsonl
+only; standard error says it in other words. The time of DIR/checkpoint.json is a sign of life.
+
 A broker that does not answer is asked again after 1 s, 2 s, 4 s, and then every 5 s, or every 30 s if it lets one wait
-in vain; standard error says so, and says when it answers again.
+in vain; standard error says so, and says when it answers again. At the start the watcher only waits with --wait.
 
 A producer that writes nothing to a partition for a day is forgotten (--forget-after), as its leader forgets it; then
 neither its duplicates nor its late writes are noticed. One whose transaction is open is not.
 
 exit codes: 0 ended without a report, 1 there were reports of something wrong, or one of a checkpoint is not over,
-  2 the cluster or the call cannot be used, a partition or topic could not be read, or offsets were deleted before they
-  were read
+  2 the cluster or the call cannot be used, a partition or topic could not be read, coordinators did not tell, or
+  offsets were deleted before they were read
 """
 COMMIT_SECONDS = 1.0  # between checkpoints without a report, at least
 COMMIT_SHARE = 0.05  # of the time, at most, that these checkpoints take: they have every producer that is remembered
@@ -81,6 +85,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "--from-start", action="store_true", help="read what is there already (default: from the last stable offset)"
     )
     parser.add_argument("--once", action="store_true", help="stop once everything was read and judged")
+    parser.add_argument("--wait", action="store_true", help="wait for a cluster that does not answer at the start")
     parser.add_argument(
         "--hanging-after",
         type=_seconds,
@@ -148,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
     before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         show, remind = (print_json, print_head) if arguments.jsonl else (print_report, print_report)
-        told = follow(watcher, journal, stopped, once=arguments.once, show=show, remind=remind)
+        told = follow(watcher, journal, stopped, once=arguments.once, show=show, remind=remind, wait=arguments.wait)
     except (ClusterFailed, Unsupported, AnotherCluster, UnusableFolder, MalformedMessage, OSError) as error:
         _tell(str(error))
         return 2
@@ -167,6 +172,8 @@ def _tell(line: str) -> None:
 
 def _verdict(watcher: "Watcher", told: "Told") -> int:
     """Tell what was watched and found; returns the exit code."""
+    from kafka_eos_checks.watch.blindness import NO_COORDINATOR  # noqa: PLC0415 - `--help` needs no numpy
+
     read = f"{counted(len(watcher.watched), 'partition')}, {watcher.batches:,} batches"
     watcher.tell(f"{read}, {told.wrong} report{'' if told.wrong == 1 else 's'}, {told.resolved} resolved")
     if watcher.unresolved:
@@ -179,7 +186,10 @@ def _verdict(watcher: "Watcher", told: "Told") -> int:
         watcher.tell(f"not there, or may not be described: {', '.join(sorted(watcher.missing))}")
     elif not watcher.watched:
         watcher.tell("nothing was watched: the cluster tells of no partition")
-    unjudged = watcher.unread or watcher.deleted or watcher.missing or not watcher.watched
+    mute = NO_COORDINATOR in watcher.blindness
+    if mute:
+        watcher.tell("not judged: which transactions hang, because the coordinators did not tell of them")
+    unjudged = watcher.unread or watcher.deleted or watcher.missing or mute or not watcher.watched
     return 1 if told.wrong or watcher.unresolved else 2 if unjudged else 0
 
 
@@ -192,6 +202,8 @@ def print_report(row: dict[str, Any]) -> None:
     """Print a report for people."""
     from kafka_eos_checks.watch.reports import lines_of  # noqa: PLC0415 - `--help` needs no numpy
 
+    if "kind" in row:
+        return  # standard error tells of what is not seen
     print("\n".join(lines_of(row)), flush=True)
 
 
@@ -216,15 +228,17 @@ class Told:
     Attributes:
         wrong: reports of something that is wrong.
         resolved: reports of something that is over.
+        blind: rows about what is not seen, or seen again.
     """
 
     wrong: int = 0
     resolved: int = 0
+    blind: int = 0
 
     @property
     def rows(self) -> int:
         """The number of all reports."""
-        return self.wrong + self.resolved
+        return self.wrong + self.resolved + self.blind
 
 
 Show = Callable[[dict[str, Any]], None]
@@ -252,7 +266,7 @@ class Output:
     told: Told = field(default_factory=Told)
     before: list[tuple["Place", "Reported"]] = field(default_factory=list)
     due_at: float = 0.0
-    position: int = 0
+    position: int = -1
 
     def resume(self) -> None:
         """Continue from a checkpoint, if there is one.
@@ -276,11 +290,13 @@ class Output:
 
         if self.journal is None:
             self._print([report_row(self.told.rows + 1 + i, moment, one) for i, one in enumerate(found)])
-        elif found or (self.watcher.batches != self.position and time.monotonic() >= self.due_at):
+            return
+        if found or (self.watcher.batches != self.position and time.monotonic() >= self.due_at):
             began = time.monotonic()
             self._print(self.journal.commit(self.watcher.to_json(), moment, found))
             ended, self.position = time.monotonic(), self.watcher.batches
             self.due_at = ended + max(COMMIT_SECONDS, (ended - began) / COMMIT_SHARE)
+        self.journal.alive()
 
     def repeat(self, moment: int) -> None:
         """Print the reports of the checkpoint again that are not over."""
@@ -290,15 +306,20 @@ class Output:
             self.remind(report_row(0, moment, one))
 
     def end(self, moment: int) -> None:
-        """Keep the last state."""
+        """Keep the last state, with what came since."""
+        self.keep(self.watcher.blindness.take(), moment)
         if self.journal is not None:
             self.journal.commit(self.watcher.to_json(), moment, [])
 
     def _print(self, rows: Sequence[dict[str, Any]]) -> None:
         for row in rows:
             self.show(row)
-            self.told.resolved += "resolves" in row
-            self.told.wrong += "resolves" not in row
+            if "kind" in row:
+                self.told.blind += 1
+            elif "resolves" in row:
+                self.told.resolved += 1
+            else:
+                self.told.wrong += 1
 
 
 def follow(
@@ -309,13 +330,15 @@ def follow(
     once: bool = False,
     show: Show = print_report,
     remind: Show = print_report,
+    wait: bool = False,
 ) -> Told:
     """Poll, commit and print until a stop is asked for, and return the number of reports.
 
-    A cluster that does not answer is waited for, except at the beginning. Reports of a checkpoint that are not over are
-    told again: at the end of a single look, otherwise after the first poll.
+    A cluster that does not answer is waited for, at the beginning only with ``wait``. Reports of a checkpoint that are
+    not over are told again: at the end of a single look, otherwise after the first poll.
     """
     from kafka_eos_checks.watch.backoff import BackOff  # noqa: PLC0415 - `--help` needs no numpy
+    from kafka_eos_checks.watch.blindness import EVERYWHERE, NO_BROKER  # noqa: PLC0415
     from kafka_eos_checks.watch.cluster import ClusterFailed  # noqa: PLC0415
     from kafka_eos_checks.watch.reports import duration  # noqa: PLC0415
 
@@ -327,7 +350,9 @@ def follow(
         try:
             found = watcher.poll(moment)
         except ClusterFailed as error:
-            if not reached or once:
+            watcher.blindness.begins(NO_BROKER, EVERYWHERE, str(error), moment)
+            output.keep(watcher.blindness.take(), moment)
+            if once if reached else not wait:
                 raise
             if back_off.failed(moment, ""):
                 watcher.tell(f"no broker answers: {error}; asked again {back_off.in_words()}")
@@ -341,7 +366,7 @@ def follow(
             watcher.tell(f"watching {count}, and silent while nothing is wrong")
             output.repeat(moment)
         reached = True
-        output.keep(found, moment)
+        output.keep([*found, *watcher.blindness.take()], moment)
         if not watcher.heard:
             stopped.wait(PATIENCE_SECONDS)
         # The third quiet look reports a hanging transaction: read, ask, read again.

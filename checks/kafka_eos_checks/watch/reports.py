@@ -86,6 +86,7 @@ class Report(Finding):
         next: what to do, in words.
         command: what to do, as a line for a shell; "" for nothing.
         resolves: the id of the report that is over; "" for a report of something that is wrong.
+        end: of offsets that were deleted before they were read: one past the last one; None for any other report.
         follows: the id of the first report of the same transaction; "" for the first one, and for no transaction.
     """
 
@@ -100,6 +101,7 @@ class Report(Finding):
     command: str = ""
     resolves: str = ""
     follows: str = ""
+    end: int | None = None
 
 
 class OfTransaction(NamedTuple):
@@ -119,7 +121,13 @@ def transaction_of(report: Report) -> OfTransaction:
 
 
 def identity(finding: Finding) -> str:
-    """The name of a report: the same violation has the same name, whoever finds it."""
+    """The name of a report: the same violation has the same name, whoever finds it.
+
+    What is not judged has its beginning in the name, because it may end and begin again at the same place.
+    """
+    if isinstance(finding, Report) and not finding.is_violation:
+        where = f"/{finding.topic}" * bool(finding.topic) + f"-{finding.partition}" * (finding.partition >= 0)
+        return f"{finding.rule}{where}/{finding.since.ms if finding.since else 0}"
     who = "" if finding.producer_id is None else f"/producer {finding.producer_id} epoch {finding.producer_epoch}"
     return f"{finding.rule}/{finding.topic}-{finding.partition}/{finding.offset}{who}"
 
@@ -127,7 +135,10 @@ def identity(finding: Finding) -> str:
 def report_row(number: int, seen_ms: int, report: Report) -> Row:
     """A report as it is written: its number and name, when it was seen, and what it says; no empty values."""
     said = asdict(report)
-    del said["kind"]  # what is reported is a violation
+    if report.is_violation:
+        del said["kind"]
+    if report.partition < 0:
+        del said["partition"]
     since: Mapping[str, Any] = said.pop("since") or {}
     said |= {"since_ms": since.get("ms"), "since_clock": since.get("clock")}
     said["blocked"] = [{**asdict(each), "offsets": each.offsets} for each in report.blocked]

@@ -39,6 +39,14 @@ from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
 from kafka_eos_checks.kit.verdict import first_of
 from kafka_eos_checks.watch.advice import WORDS, Tools, hangs, nobody_tells, will_end
 from kafka_eos_checks.watch.backoff import BackOff
+from kafka_eos_checks.watch.blindness import (
+    EVERYWHERE,
+    NO_BROKER,
+    NO_COORDINATOR,
+    NOT_READ,
+    WHOLE_TOPIC,
+    Blindness,
+)
 from kafka_eos_checks.watch.cluster import (
     EARLIEST,
     FAILURES,
@@ -137,6 +145,7 @@ class Watcher:
         heard: whether any broker answered in the last poll.
         deleted: the number of offsets that were deleted before they were read.
         missing: topics that were asked for and are not there, or may not be described.
+        blindness: what is not seen, for programs; ``tell`` is told of it in other words.
         endings: how transactions ended, as far as the epochs of their markers name them.
     """
 
@@ -150,6 +159,7 @@ class Watcher:
     heard: bool = False
     deleted: int = 0
     missing: frozenset[str] = frozenset()
+    blindness: Blindness = field(default_factory=Blindness)
     endings: Endings = field(default_factory=Endings)
     _behind: set[Place] = field(default_factory=set)  # not read up to its end since this round of endings began
     _initial: set[Place] = field(default_factory=set)
@@ -168,7 +178,8 @@ class Watcher:
     def to_json(self) -> dict[str, Any]:
         """The state that a restart needs."""
         rows = [state.to_json() for state in self.partitions.values()]
-        return {"cluster_id": self.cluster_id, "partitions": rows, "decided": self.endings.to_json()}
+        kept = {"cluster_id": self.cluster_id, "partitions": rows, "decided": self.endings.to_json()}
+        return kept | {"blind": self.blindness.to_json()}
 
     def resume(self, row: dict[str, Any]) -> None:
         """Continue from the state that :meth:`to_json` gave."""
@@ -176,6 +187,7 @@ class Watcher:
         states = map(partition_from_json, row["partitions"])
         self.partitions = {(state.topic, state.partition): state for state in states}
         self.endings.resume(row["decided"])
+        self.blindness.resume(row.get("blind", []))  # which a checkpoint of an earlier version does not have
 
     @property
     def watched(self) -> dict[Place, PartitionState]:
@@ -272,6 +284,7 @@ class Watcher:
     def _refresh(self, now_ms: int) -> Iterator[Report]:
         """Look where partitions are led, and which there are."""
         topics = self.cluster.topics()
+        self.blindness.ends(NO_BROKER, EVERYWHERE, "a broker answers", now_ms)
         if self.cluster_id and topics.cluster_id != self.cluster_id:
             raise AnotherCluster(
                 f"the checkpoint is of cluster {self.cluster_id}, and this is {topics.cluster_id}; give another folder"
@@ -288,7 +301,14 @@ class Watcher:
         missing = frozenset(self.options.topics - topics.ids.keys())
         for topic in sorted(missing - self.missing):
             self.tell(f"topic {topic} is not there, or may not be described")
+            why = "the topic is not there, or may not be described"
+            self.blindness.begins(NOT_READ, (topic, WHOLE_TOPIC), why, now_ms)
         self.missing = missing
+        for place in self.blindness.places(NOT_READ):
+            if place[1] == WHOLE_TOPIC and place[0] not in missing:
+                self.blindness.ends(NOT_READ, place, "the topic is there, or no longer asked for", now_ms)
+            elif place[1] != WHOLE_TOPIC and place not in topics.leaders and place[0] not in topics.unsure:
+                self.blindness.ends(NOT_READ, place, "its topic was deleted", now_ms)
         for place in [place for place in self.partitions if self._is_gone(place, topics)]:
             yield from self.partitions.pop(place).resolve(lambda _: True, "its topic was deleted", now_ms)
         if not self.partitions:
@@ -358,6 +378,7 @@ class Watcher:
         if state.position < first:
             gone = f"offsets {state.position} to {first - 1}"
             self.tell(f"{place[0]}-{place[1]}: {gone} were deleted before they were read")
+            self.blindness.missed(place, state.position, first, now_ms)
             self.deleted += first - state.position
             state.skip_to(first)
         elif state.position > last:
@@ -372,12 +393,15 @@ class Watcher:
         for why, places in failed.items():
             waits: dict[str, list[Place]] = defaultdict(list)
             for place in places:
+                self.blindness.begins(NOT_READ, place, why, now_ms)
                 back_off = self.unread.setdefault(place, BackOff())
                 if back_off.failed(now_ms, why, self._took_ms):
                     waits[back_off.in_words()].append(place)
             for often, alike in waits.items():
                 self.tell(f"{_named(alike)} not read: {why}; asked again {often}")
             read.difference_update(places)
+        for place in read.intersection(self.blindness.places(NOT_READ)):
+            self.blindness.ends(NOT_READ, place, "it is read again", now_ms)
         again = [place for place in self.unread if place in read]
         if again:
             since = duration(now_ms - min(self.unread.pop(place).since_ms for place in again))
@@ -434,6 +458,8 @@ class Watcher:
             if self._is_old(state, opened, now_ms)
         ]
         if not asked:
+            if not any(state.open for state in self.watched.values()):
+                self._coordinators_tell("no transaction is open any more", now_ms)
             return
         self._checked_ms = now_ms
         known = self._transactions_of({pid for _, pid, _ in asked}, now_ms)
@@ -459,17 +485,24 @@ class Watcher:
         started = time.monotonic()
         known = self.cluster.transactions_of(producer_ids) if self._all_led else None
         if known is None:
+            why = "they do not answer" if self._all_led else f"a partition of {COORDINATOR_TOPIC} has no leader"
+            self.blindness.begins(NO_COORDINATOR, EVERYWHERE, why, now_ms)
             if self._asking.failed(now_ms, "", _since(started)):
                 self.tell(f"the coordinators do not tell of transactions now; asked again {self._asking.in_words()}")
             return None
-        if self._asking.wait_ms:
-            self.tell(f"the coordinators tell of transactions again, after {duration(now_ms - self._asking.since_ms)}")
-            self._asking = BackOff()
+        self._coordinators_tell("the coordinators tell of transactions again", now_ms)
         for pid in producer_ids:
             self._names[pid] = known[pid].name if pid in known else self._names.get(pid, "")  # it may have expired
         while len(self._names) > MOST_NAMES:
             del self._names[next(iter(self._names))]
         return known
+
+    def _coordinators_tell(self, how: str, now_ms: int) -> None:
+        """Note that the coordinators tell, or are not needed."""
+        self.blindness.ends(NO_COORDINATOR, EVERYWHERE, how, now_ms)
+        if self._asking.wait_ms:
+            self.tell(f"{how}, after {duration(now_ms - self._asking.since_ms)}")
+            self._asking = BackOff()
 
     def _is_old(self, state: PartitionState, opened: OpenTransaction, now_ms: int) -> bool:
         """Whether the coordinators are asked about an open transaction: it may hang, or readers wait too long."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
 
@@ -237,10 +238,15 @@ def test_a_broker_that_comes_back_is_read_again(tmp_path: Path) -> None:
             assert "asked again in 1 s" in watcher.stderr.readline()
             with ServedProcess(*fixed) as again, Client(again.bootstrap) as client:
                 hang(client, "y")
-                assert json.loads(watcher.stdout.readline())["transactional_id"] == "y"
+                rows_after = map(json.loads, watcher.stdout)
+                blind = list(takewhile(lambda row: row.get("transactional_id") != "y", rows_after))
         finally:
             watcher.terminate()
             _, told = watcher.communicate(timeout=20)
+    assert {row["kind"] for row in blind} == {"not judged"}
+    begun, over = ([row for row in blind if ("resolves" in row) is ended] for ended in (False, True))
+    assert {row["id"] for row in begun} == {row["resolves"] for row in over}
+    assert len([row for row in begun if row["rule"] == "not read"]) >= 9, "each partition"
     assert "again, after" in told
     assert watcher.returncode == 1
 
