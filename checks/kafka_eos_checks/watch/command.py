@@ -85,6 +85,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "--from-start", action="store_true", help="read what is there already (default: from the last stable offset)"
     )
     parser.add_argument("--once", action="store_true", help="stop once everything was read and judged")
+    parser.add_argument("--metrics", type=Path, metavar="FILE", help="write gauges for Prometheus to this file (.prom)")
     parser.add_argument("--wait", action="store_true", help="wait for a cluster that does not answer at the start")
     parser.add_argument(
         "--hanging-after",
@@ -153,7 +154,16 @@ def run(arguments: argparse.Namespace) -> int:
     before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         show, remind = (print_json, print_head) if arguments.jsonl else (print_report, print_report)
-        told = follow(watcher, journal, stopped, once=arguments.once, show=show, remind=remind, wait=arguments.wait)
+        told = follow(
+            watcher,
+            journal,
+            stopped,
+            once=arguments.once,
+            show=show,
+            remind=remind,
+            wait=arguments.wait,
+            metrics=arguments.metrics,
+        )
     except (ClusterFailed, Unsupported, AnotherCluster, UnusableFolder, MalformedMessage, OSError) as error:
         _tell(str(error))
         return 2
@@ -253,9 +263,11 @@ class Output:
         journal: the folder; None for none.
         show: prints a report.
         remind: prints a report that was told before.
+        metrics: the file of gauges; None for none.
         told: the number of reports so far.
         before: the reports of the checkpoint that were not over.
         due_at: when the next checkpoint is due, by the monotonic clock.
+        gauged_at: when the next gauges are due.
         position: the number of batches that the last checkpoint has.
     """
 
@@ -263,9 +275,11 @@ class Output:
     journal: "Journal | None"
     show: Show
     remind: Show
+    metrics: Path | None = None
     told: Told = field(default_factory=Told)
     before: list[tuple["Place", "Reported"]] = field(default_factory=list)
     due_at: float = 0.0
+    gauged_at: float = 0.0
     position: int = -1
 
     def resume(self) -> None:
@@ -285,7 +299,18 @@ class Output:
         self._print(self.journal.recovered)
 
     def keep(self, found: Sequence["Report"], moment: int) -> None:
-        """Write and print reports, and keep the state with them, or when it is time to."""
+        """Write and print reports, keep the state with them, or when it is time to, and write the gauges."""
+        self._keep(found, moment)
+        if self.metrics is not None and time.monotonic() >= self.gauged_at:
+            self._gauge(self.metrics)
+
+    def _gauge(self, path: Path) -> None:
+        from kafka_eos_checks.watch.metrics import write  # noqa: PLC0415 - `--help` needs no numpy
+
+        write(path, self.watcher, self.told.wrong)
+        self.gauged_at = time.monotonic() + COMMIT_SECONDS
+
+    def _keep(self, found: Sequence["Report"], moment: int) -> None:
         from kafka_eos_checks.watch.reports import report_row  # noqa: PLC0415 - `--help` needs no numpy
 
         if self.journal is None:
@@ -307,6 +332,7 @@ class Output:
 
     def end(self, moment: int) -> None:
         """Keep the last state, with what came since."""
+        self.gauged_at = 0.0
         self.keep(self.watcher.blindness.take(), moment)
         if self.journal is not None:
             self.journal.commit(self.watcher.to_json(), moment, [])
@@ -331,6 +357,7 @@ def follow(
     show: Show = print_report,
     remind: Show = print_report,
     wait: bool = False,
+    metrics: Path | None = None,
 ) -> Told:
     """Poll, commit and print until a stop is asked for, and return the number of reports.
 
@@ -342,7 +369,7 @@ def follow(
     from kafka_eos_checks.watch.cluster import ClusterFailed  # noqa: PLC0415
     from kafka_eos_checks.watch.reports import duration  # noqa: PLC0415
 
-    output, back_off = Output(watcher, journal, show, remind), BackOff()
+    output, back_off = Output(watcher, journal, show, remind, metrics), BackOff()
     reached, quiet = False, 0
     output.resume()
     while not stopped.is_set() and quiet < 3:

@@ -143,6 +143,7 @@ class Watcher:
         batches: the number of batches that were read.
         unread: partitions that could not be read when they were asked for last, and when they are again.
         heard: whether any broker answered in the last poll.
+        heard_ms: the time of the last poll in which one did, in milliseconds since the epoch; 0 before.
         deleted: the number of offsets that were deleted before they were read.
         missing: topics that were asked for and are not there, or may not be described.
         blindness: what is not seen, for programs; ``tell`` is told of it in other words.
@@ -157,6 +158,7 @@ class Watcher:
     batches: int = 0
     unread: dict[Place, BackOff] = field(default_factory=dict)
     heard: bool = False
+    heard_ms: int = 0
     deleted: int = 0
     missing: frozenset[str] = frozenset()
     blindness: Blindness = field(default_factory=Blindness)
@@ -250,7 +252,7 @@ class Watcher:
                 self._failed[str(error)] += positions
                 self._took_ms = max(self._took_ms, _since(started))
                 continue
-            self.heard = True
+            self.heard, self.heard_ms = True, now_ms
             for place, answer in answers.items():
                 if place in positions:
                     found += self._take(node, place, answer, now_ms)
