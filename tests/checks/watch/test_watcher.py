@@ -1030,6 +1030,21 @@ def test_a_report_from_before_a_restart_is_resolved_after_it(written: Written) -
     assert found(third) == []
 
 
+def test_a_checkpoint_without_names_of_reports_and_without_what_is_not_seen_is_continued_from(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    first = written.watcher()
+    assert found(first) == [(HANGING, 0)]
+    kept = json.loads(json.dumps(first.to_json()))
+    del kept["blind"]
+    kept["partitions"][0]["reported"][0] = kept["partitions"][0]["reported"][0][:5]
+    second = written.watcher()
+    second.resume(kept)
+    log.marker(PID, EPOCH)
+    log.stable = None
+    assert found(second) == [(RESOLVED, 0)]
+
+
 def test_after_a_restart_the_coordinators_are_not_asked_about_a_log_that_is_not_read_yet(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
