@@ -226,8 +226,10 @@ ELSEWHERE = {
     "kafka-eos watch --bootstrap HOST:9092",
     "kafka-eos watch --bootstrap HOST:9092 --once --from-start",
     "kafka-eos watch --bootstrap broker-1:9092 --checkpoint /var/lib/kafka-eos",
+    "kafka-eos watch --bootstrap broker-1:9092 --checkpoint /var/lib/kafka-eos "
+    "--metrics /var/lib/node_exporter/kafka-eos.prom",
     "kafka-eos watch --bootstrap broker-1:9092 --topic orders --once --lag-after 5",
-    "kafka-eos watch --bootstrap broker-1:9092 --jsonl | jq -r 'select(.ends == \"never\") | .command'",
+    "kafka-eos watch --bootstrap broker-1:9092 --jsonl | jq -r 'select(.ends == \"never\") | .command // empty'",
     "kafka-eos watch --bootstrap broker-1:9093 --command-config client.properties --once",
 }
 

@@ -1,5 +1,7 @@
 """Advice about a report: a sentence, and where there is one the command of Kafka's own tools, ready to be pasted.
 
+Options and values are one word (``--topic=-x``), because a name may begin with ``-``.
+
 Kafka: org.apache.kafka.tools.TransactionsCommand, org.apache.kafka.tools.TopicCommand
 KIP:   KIP-664, KIP-939
 """
@@ -14,6 +16,9 @@ from kafka_eos_checks.watch.cluster import Transaction
 from kafka_eos_checks.watch.reports import Ends, Report, shell_word, transaction_of
 from kafka_eos_checks.watch.state import CORRUPT, CUT
 
+READS_ALL = "read_uncommitted"
+_STOP = "Stop its producer first, because its next transaction in this partition ends this one, too, by its own "
+_STOP += "decision. "
 _IN_THE_LOG = "The command shows which producers have written to the partition last; `kafka-transactions … list` names "
 _IN_THE_LOG += "the transactional id of each."
 WORDS: Mapping[str, str] = {
@@ -57,34 +62,40 @@ class Tools:
         """A call of ``kafka-topics``."""
         return _line(["kafka-topics", *self._common(), *arguments])
 
-    def records(self, topic: str, partition: int, offset: int) -> str:
-        """The call that prints the records of a partition from an offset on, until none comes for ten seconds."""
-        config = ["--consumer.config", self.command_config] if self.command_config else []
-        where = ["--topic", topic, "--partition", str(partition), "--offset", str(offset), "--timeout-ms", "10000"]
-        return _line(["kafka-console-consumer", "--bootstrap-server", self.bootstrap, *config, *where])
+    def records(self, topic: str, partition: int, first: int, end: int) -> str:
+        """The call that prints the records of a partition from an offset up to another, with all that they consist of.
+
+        Markers between the two are no messages, so it may print as many records after the last offset. Where there are
+        none, it ends after ten seconds. Newer tools have other names for some options, and know these too.
+        """
+        config = _options({"consumer.config": self.command_config} if self.command_config else {})
+        where = _options({"topic": topic, "partition": partition, "offset": first, "isolation-level": READS_ALL})
+        ends = _options({"max-messages": max(end - first, 1), "timeout-ms": 10_000})
+        shown = [f"--property=print.{name}=true" for name in ("timestamp", "partition", "offset", "headers", "key")]
+        return _line(["kafka-console-consumer", f"--bootstrap-server={self.bootstrap}", *config, *where, *ends, *shown])
 
     def abort(self, topic: str, partition: int, start_offset: int) -> str:
         """The call that ends a hanging transaction in one partition."""
-        where = ["--topic", topic, "--partition", str(partition), "--start-offset", str(start_offset)]
+        where = _options({"topic": topic, "partition": partition, "start-offset": start_offset})
         return self.transactions("abort", *where)
 
     def terminate(self, transactional_id: str) -> str:
         """The call that fences the producer of a transactional id, which aborts its transaction."""
-        return self.transactions("forceTerminateTransaction", "--transactionalId", transactional_id)
+        return self.transactions("forceTerminateTransaction", f"--transactionalId={transactional_id}")
 
     def producers(self, topic: str, partition: int) -> str:
         """The call that lists the producers of a partition."""
-        return self.transactions("describe-producers", "--topic", topic, "--partition", str(partition))
+        return self.transactions("describe-producers", *_options({"topic": topic, "partition": partition}))
 
     def about(self, rule: str, topic: str, partition: int) -> str:
         """The call that shows more about a violation of a rule over logs; "" for none."""
         if rule in {DUPLICATE, GAP, OUTSIDE, STALE_EPOCH}:
             return self.producers(topic, partition)
-        return self.topics("--describe", "--topic", topic) if rule in {ORDER, LEADER_BACK, CUT, CORRUPT} else ""
+        return self.topics("--describe", f"--topic={topic}") if rule in {ORDER, LEADER_BACK, CUT, CORRUPT} else ""
 
     def _common(self) -> list[str]:
-        config = ["--command-config", self.command_config] if self.command_config else []
-        return ["--bootstrap-server", self.bootstrap, *config]
+        config = {"command-config": self.command_config} if self.command_config else {}
+        return _options({"bootstrap-server": self.bootstrap, **config})
 
 
 def nobody_tells(report: Report, tools: Tools) -> Report:
@@ -94,13 +105,14 @@ def nobody_tells(report: Report, tools: Tools) -> Report:
     return replace(report, ends=Ends.UNKNOWN, next=words, command=command)
 
 
-def hangs(report: Report, transaction: Transaction | None, start_offset: int, tools: Tools) -> Report:
+def hangs(report: Report, transaction: Transaction | None, start_offset: int, end: int, tools: Tools) -> Report:
     """Advise about data that no coordinator will end.
 
     Args:
         report: the report of the transaction.
         transaction: as the coordinator has it; None for one that no coordinator tells of.
         start_offset: the transaction's first offset, as the partition's leader has it.
+        end: the partition's high watermark.
         tools: how Kafka's tools are called.
     """
     decided = "" if transaction is None else transaction.decision_about(transaction_of(report).epoch)
@@ -110,7 +122,7 @@ def hangs(report: Report, transaction: Transaction | None, start_offset: int, to
         words += f"readers of committed data. Kafka has no tool that commits it. Keep them, run `{command}`, and "
         words += "produce them again; or let the same producer commit another transaction with this partition, which "
         words += "ends both:"
-        command = tools.records(report.topic, report.partition, start_offset)
+        command = tools.records(report.topic, report.partition, start_offset, end)
     elif decided == "aborted":
         words = "Abort it in this partition, too, as its coordinator did; readers of committed data skip its records:"
     else:
@@ -119,7 +131,8 @@ def hangs(report: Report, transaction: Transaction | None, start_offset: int, to
         words += "Look first whether its coordinator has committed it: `kafka-eos audit` of the log directories finds "
         words += f"that in {TRANSACTION_TOPIC}. If not, abort it in this partition; readers of committed data skip its "
         words += "records:"
-    return replace(_named(report, transaction), ends=Ends.NEVER, next=words, command=command)
+    report = replace(_named(report, transaction), decision=decided)
+    return replace(report, ends=Ends.NEVER, next=_STOP + words, command=command)
 
 
 def will_end(report: Report, transaction: Transaction, tools: Tools) -> Report:
@@ -138,6 +151,7 @@ def will_end(report: Report, transaction: Transaction, tools: Tools) -> Report:
         command = tools.terminate(transaction.name)
     return replace(
         _named(report, transaction),
+        decision=transaction.decided,
         ends=Ends.BY_ITSELF,
         ends_ms=transaction.times_out_ms,
         next=words,
@@ -149,6 +163,10 @@ def _named(report: Report, transaction: Transaction | None) -> Report:
     if transaction is None:
         return report
     return replace(report, transactional_id=transaction.name, state=transaction.state)
+
+
+def _options(values: Mapping[str, object]) -> list[str]:
+    return [f"--{name}={value}" for name, value in values.items()]
 
 
 def _line(words: Sequence[str]) -> str:

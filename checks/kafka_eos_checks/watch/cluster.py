@@ -99,10 +99,13 @@ class Transaction:
         An end raises the epoch only in transaction version 2, or if it aborts. So a commit at the next epoch names the
         transaction of the epoch, and an abort at the next epoch its last one, in version 2 its only one.
         """
+        return self.decided if epoch == self.epoch - 1 else ""
+
+    @property
+    def decided(self) -> str:
+        """The decision about its last transaction: ``committed``, ``aborted``, or "" for none yet."""
         decided = self.state.removeprefix("Prepare").removeprefix("Complete")
-        if decided == self.state or epoch != self.epoch - 1:
-            return ""
-        return {"Commit": "committed", "Abort": "aborted"}.get(decided, "")
+        return "" if decided == self.state else {"Commit": "committed", "Abort": "aborted"}.get(decided, "")
 
     @property
     def times_out_ms(self) -> int | None:

@@ -6,14 +6,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka_eos_checks.kit.verdict import counted
 
 if TYPE_CHECKING:
+    from kafka_eos_checks.watch.cluster import Place
     from kafka_eos_checks.watch.journal import Journal
+    from kafka_eos_checks.watch.reports import Report
+    from kafka_eos_checks.watch.state import Reported
     from kafka_eos_checks.watch.watcher import Watcher
 
 EPILOG = """examples:
@@ -39,16 +42,23 @@ Read on topics and Describe on transactional ids: one that it may not describe l
 
 A report is a line and, indented below it: since when; which offsets readers of committed data cannot see; who; whether
 it ends by itself; what to do next, with the command of Kafka's tools. With --jsonl it is one JSON object a line. With
---checkpoint reports are also in DIR/reports.jsonl, each once however often the watcher is killed and started again.
+--checkpoint reports are also in DIR/reports.jsonl, each once however often the watcher is killed and started again. The
+terminal is told again, at the start or at the end of --once, of those that are not over; with --jsonl it is standard
+error.
+
+What is not seen gives rows, too, of the kind "not judged": a partition that is not read, no broker or coordinator that
+answers, offsets that were deleted before they were read. Another row resolves them. They are in the file and in --jsonl
+only; standard error says it in other words. The time of DIR/checkpoint.json is a sign of life.
 
 A broker that does not answer is asked again after 1 s, 2 s, 4 s, and then every 5 s, or every 30 s if it lets one wait
-in vain; standard error says so, and says when it answers again.
+in vain; standard error says so, and says when it answers again. At the start the watcher only waits with --wait.
 
 A producer that writes nothing to a partition for a day is forgotten (--forget-after), as its leader forgets it; then
 neither its duplicates nor its late writes are noticed. One whose transaction is open is not.
 
-exit codes: 0 ended without a report, 1 there were reports of something wrong, 2 the cluster or the call cannot be used,
-  a partition or topic could not be read, or offsets were deleted before they were read
+exit codes: 0 ended without a report, 1 there were reports of something wrong, or one of a checkpoint is not over,
+  2 the cluster or the call cannot be used, a partition or topic could not be read, coordinators did not tell, or
+  offsets were deleted before they were read
 """
 COMMIT_SECONDS = 1.0  # between checkpoints without a report, at least
 COMMIT_SHARE = 0.05  # of the time, at most, that these checkpoints take: they have every producer that is remembered
@@ -75,6 +85,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "--from-start", action="store_true", help="read what is there already (default: from the last stable offset)"
     )
     parser.add_argument("--once", action="store_true", help="stop once everything was read and judged")
+    parser.add_argument("--metrics", type=Path, metavar="FILE", help="write gauges for Prometheus to this file (.prom)")
+    parser.add_argument("--wait", action="store_true", help="wait for a cluster that does not answer at the start")
     parser.add_argument(
         "--hanging-after",
         type=_seconds,
@@ -116,9 +128,6 @@ def run(arguments: argparse.Namespace) -> int:
     from kafka_eos_checks.watch.journal import Journal, UnusableFolder  # noqa: PLC0415
     from kafka_eos_checks.watch.watcher import CHECK_MS, AnotherCluster, Options, Watcher  # noqa: PLC0415
 
-    def tell(line: str) -> None:
-        print(f"kafka-eos watch: {line}", file=sys.stderr)
-
     hanging_after = arguments.hanging_after
     if hanging_after is None:
         hanging_after = 0.0 if arguments.once else 10.0
@@ -138,16 +147,25 @@ def run(arguments: argparse.Namespace) -> int:
         cluster = Cluster([address_of(word) for word in arguments.bootstrap.split(",")], protection)
         journal = Journal(arguments.checkpoint) if arguments.checkpoint else None
     except (ValueError, OSError) as error:  # UnusableProperties and UnusableFolder are ValueErrors
-        tell(str(error))
+        _tell(str(error))
         return 2
-    watcher = Watcher(cluster, options, tell)
-    show = print_json if arguments.jsonl else print_report
+    watcher = Watcher(cluster, options, _tell)
     stopped = threading.Event()
     before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        told = follow(watcher, journal, stopped, once=arguments.once, show=show)
+        show, remind = (print_json, print_head) if arguments.jsonl else (print_report, print_report)
+        told = follow(
+            watcher,
+            journal,
+            stopped,
+            once=arguments.once,
+            show=show,
+            remind=remind,
+            wait=arguments.wait,
+            metrics=arguments.metrics,
+        )
     except (ClusterFailed, Unsupported, AnotherCluster, UnusableFolder, MalformedMessage, OSError) as error:
-        tell(str(error))
+        _tell(str(error))
         return 2
     finally:
         for number, handler in before.items():
@@ -155,20 +173,34 @@ def run(arguments: argparse.Namespace) -> int:
         cluster.close()
         if journal is not None:
             journal.close()
+    return _verdict(watcher, told)
+
+
+def _tell(line: str) -> None:
+    print(f"kafka-eos watch: {line}", file=sys.stderr)
+
+
+def _verdict(watcher: "Watcher", told: "Told") -> int:
+    """Tell what was watched and found; returns the exit code."""
+    from kafka_eos_checks.watch.blindness import NO_COORDINATOR  # noqa: PLC0415 - `--help` needs no numpy
+
     read = f"{counted(len(watcher.watched), 'partition')}, {watcher.batches:,} batches"
-    tell(f"{read}, {told.wrong} report{'' if told.wrong == 1 else 's'}, {told.resolved} resolved")
+    watcher.tell(f"{read}, {told.wrong} report{'' if told.wrong == 1 else 's'}, {told.resolved} resolved")
     if watcher.unresolved:
-        tell(f"reports of transactions that are not over: {watcher.unresolved}")
+        watcher.tell(f"reports of transactions that are not over: {len(watcher.unresolved)}")
     if watcher.unread:
-        tell(f"not read: {', '.join(f'{topic}-{number}' for topic, number in sorted(watcher.unread))}")
+        watcher.tell(f"not read: {', '.join(f'{topic}-{number}' for topic, number in sorted(watcher.unread))}")
     if watcher.deleted:
-        tell(f"not judged: {watcher.deleted:,} offsets that were deleted before they were read")
+        watcher.tell(f"not judged: {watcher.deleted:,} offsets that were deleted before they were read")
     if watcher.missing:
-        tell(f"not there, or may not be described: {', '.join(sorted(watcher.missing))}")
+        watcher.tell(f"not there, or may not be described: {', '.join(sorted(watcher.missing))}")
     elif not watcher.watched:
-        tell("nothing was watched: the cluster tells of no partition")
-    unjudged = watcher.unread or watcher.deleted or watcher.missing or not watcher.watched
-    return 1 if told.wrong else 2 if unjudged else 0
+        watcher.tell("nothing was watched: the cluster tells of no partition")
+    mute = NO_COORDINATOR in watcher.blindness
+    if mute:
+        watcher.tell("not judged: which transactions hang, because the coordinators did not tell of them")
+    unjudged = watcher.unread or watcher.deleted or watcher.missing or mute or not watcher.watched
+    return 1 if told.wrong or watcher.unresolved else 2 if unjudged else 0
 
 
 def now_ms() -> int:
@@ -180,6 +212,8 @@ def print_report(row: dict[str, Any]) -> None:
     """Print a report for people."""
     from kafka_eos_checks.watch.reports import lines_of  # noqa: PLC0415 - `--help` needs no numpy
 
+    if "kind" in row:
+        return  # standard error tells of what is not seen
     print("\n".join(lines_of(row)), flush=True)
 
 
@@ -190,6 +224,13 @@ def print_json(row: dict[str, Any]) -> None:
     print(line_of(row), flush=True)
 
 
+def print_head(row: dict[str, Any]) -> None:
+    """Print the first line of a report that was told before to standard error, because its row is there already."""
+    from kafka_eos_checks.watch.reports import lines_of  # noqa: PLC0415 - `--help` needs no numpy
+
+    _tell(next(lines_of(row)))
+
+
 @dataclass(slots=True)
 class Told:
     """The number of reports.
@@ -197,28 +238,114 @@ class Told:
     Attributes:
         wrong: reports of something that is wrong.
         resolved: reports of something that is over.
+        blind: rows about what is not seen, or seen again.
     """
 
     wrong: int = 0
     resolved: int = 0
+    blind: int = 0
 
     @property
     def rows(self) -> int:
         """The number of all reports."""
-        return self.wrong + self.resolved
+        return self.wrong + self.resolved + self.blind
 
 
-def _resume(watcher: "Watcher", journal: "Journal") -> None:
-    """Continue from a checkpoint, if there is one.
+Show = Callable[[dict[str, Any]], None]
 
-    Raises:
-        UnusableFolder: no watcher can.
+
+@dataclass(slots=True)
+class Output:
+    """The ways of reports: into the folder if there is one, then to the terminal.
+
+    Attributes:
+        watcher: gives the state that is kept with the reports.
+        journal: the folder; None for none.
+        show: prints a report.
+        remind: prints a report that was told before.
+        metrics: the file of gauges; None for none.
+        told: the number of reports so far.
+        before: the reports of the checkpoint that were not over.
+        due_at: when the next checkpoint is due, by the monotonic clock.
+        gauged_at: when the next gauges are due.
+        position: the number of batches that the last checkpoint has.
     """
-    if journal.state is not None:
-        try:
-            watcher.resume(journal.state)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise journal.unusable(error) from None
+
+    watcher: "Watcher"
+    journal: "Journal | None"
+    show: Show
+    remind: Show
+    metrics: Path | None = None
+    told: Told = field(default_factory=Told)
+    before: list[tuple["Place", "Reported"]] = field(default_factory=list)
+    due_at: float = 0.0
+    gauged_at: float = 0.0
+    position: int = -1
+
+    def resume(self) -> None:
+        """Continue from a checkpoint, if there is one.
+
+        Raises:
+            UnusableFolder: no watcher can.
+        """
+        if self.journal is None:
+            return
+        if self.journal.state is not None:
+            try:
+                self.watcher.resume(self.journal.state)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise self.journal.unusable(error) from None
+        self.before = self.watcher.unresolved
+        self._print(self.journal.recovered)
+
+    def keep(self, found: Sequence["Report"], moment: int) -> None:
+        """Write and print reports, keep the state with them, or when it is time to, and write the gauges."""
+        self._keep(found, moment)
+        if self.metrics is not None and time.monotonic() >= self.gauged_at:
+            self._gauge(self.metrics)
+
+    def _gauge(self, path: Path) -> None:
+        from kafka_eos_checks.watch.metrics import write  # noqa: PLC0415 - `--help` needs no numpy
+
+        write(path, self.watcher, self.told.wrong)
+        self.gauged_at = time.monotonic() + COMMIT_SECONDS
+
+    def _keep(self, found: Sequence["Report"], moment: int) -> None:
+        from kafka_eos_checks.watch.reports import report_row  # noqa: PLC0415 - `--help` needs no numpy
+
+        if self.journal is None:
+            self._print([report_row(self.told.rows + 1 + i, moment, one) for i, one in enumerate(found)])
+            return
+        if found or (self.watcher.batches != self.position and time.monotonic() >= self.due_at):
+            began = time.monotonic()
+            self._print(self.journal.commit(self.watcher.to_json(), moment, found))
+            ended, self.position = time.monotonic(), self.watcher.batches
+            self.due_at = ended + max(COMMIT_SECONDS, (ended - began) / COMMIT_SHARE)
+        self.journal.alive()
+
+    def repeat(self, moment: int) -> None:
+        """Print the reports of the checkpoint again that are not over."""
+        from kafka_eos_checks.watch.reports import report_row  # noqa: PLC0415 - `--help` needs no numpy
+
+        for one in self.watcher.repeated(self.before, moment):
+            self.remind(report_row(0, moment, one))
+
+    def end(self, moment: int) -> None:
+        """Keep the last state, with what came since."""
+        self.gauged_at = 0.0
+        self.keep(self.watcher.blindness.take(), moment)
+        if self.journal is not None:
+            self.journal.commit(self.watcher.to_json(), moment, [])
+
+    def _print(self, rows: Sequence[dict[str, Any]]) -> None:
+        for row in rows:
+            self.show(row)
+            if "kind" in row:
+                self.told.blind += 1
+            elif "resolves" in row:
+                self.told.resolved += 1
+            else:
+                self.told.wrong += 1
 
 
 def follow(
@@ -227,35 +354,32 @@ def follow(
     stopped: threading.Event,
     *,
     once: bool = False,
-    show: Callable[[dict[str, Any]], None] = print_report,
+    show: Show = print_report,
+    remind: Show = print_report,
+    wait: bool = False,
+    metrics: Path | None = None,
 ) -> Told:
     """Poll, commit and print until a stop is asked for, and return the number of reports.
 
-    A cluster that does not answer is waited for, except at the beginning.
+    A cluster that does not answer is waited for, at the beginning only with ``wait``. Reports of a checkpoint that are
+    not over are told again: at the end of a single look, otherwise after the first poll.
     """
     from kafka_eos_checks.watch.backoff import BackOff  # noqa: PLC0415 - `--help` needs no numpy
+    from kafka_eos_checks.watch.blindness import EVERYWHERE, NO_BROKER  # noqa: PLC0415
     from kafka_eos_checks.watch.cluster import ClusterFailed  # noqa: PLC0415
-    from kafka_eos_checks.watch.reports import duration, report_row  # noqa: PLC0415
+    from kafka_eos_checks.watch.reports import duration  # noqa: PLC0415
 
-    told, back_off = Told(), BackOff()
-    due_at, position = 0.0, 0
+    output, back_off = Output(watcher, journal, show, remind, metrics), BackOff()
     reached, quiet = False, 0
-
-    def report(rows: Sequence[dict[str, Any]]) -> None:
-        for row in rows:
-            show(row)
-            told.resolved += "resolves" in row
-            told.wrong += "resolves" not in row
-
-    if journal is not None:
-        _resume(watcher, journal)
-        report(journal.recovered)
+    output.resume()
     while not stopped.is_set() and quiet < 3:
         moment = now_ms()
         try:
             found = watcher.poll(moment)
         except ClusterFailed as error:
-            if not reached or once:
+            watcher.blindness.begins(NO_BROKER, EVERYWHERE, str(error), moment)
+            output.keep(watcher.blindness.take(), moment)
+            if once if reached else not wait:
                 raise
             if back_off.failed(moment, ""):
                 watcher.tell(f"no broker answers: {error}; asked again {back_off.in_words()}")
@@ -267,19 +391,14 @@ def follow(
         if not reached and not once:
             count = counted(len(watcher.watched), "partition")
             watcher.tell(f"watching {count}, and silent while nothing is wrong")
+            output.repeat(moment)
         reached = True
-        due = watcher.batches != position and time.monotonic() >= due_at
-        if journal is None:
-            report([report_row(told.rows + 1 + i, moment, one) for i, one in enumerate(found)])
-        elif found or due:
-            began = time.monotonic()
-            report(journal.commit(watcher.to_json(), moment, found))
-            ended, position = time.monotonic(), watcher.batches
-            due_at = ended + max(COMMIT_SECONDS, (ended - began) / COMMIT_SHARE)
+        output.keep([*found, *watcher.blindness.take()], moment)
         if not watcher.heard:
             stopped.wait(PATIENCE_SECONDS)
         # The third quiet look reports a hanging transaction: read, ask, read again.
         quiet = quiet + 1 if once and watcher.drained and not found else 0
-    if journal is not None:
-        journal.commit(watcher.to_json(), now_ms(), [])
-    return told
+    if once:
+        output.repeat(now_ms())
+    output.end(now_ms())
+    return output.told

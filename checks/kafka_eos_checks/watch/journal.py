@@ -1,6 +1,7 @@
 """Reports and checkpoints in a folder, so that a restart neither loses nor repeats a report.
 
-``checkpoint.json``  the positions of reading, how many reports there were by then, and the latest ones whole
+``checkpoint.json``  the positions of reading, how many reports there were by then, and the latest ones whole; the
+                     time of the file is a sign of life
 ``reports.jsonl``    a report a line, numbered from 1
 
 A checkpoint replaces the one before by a rename, which is atomic. It carries the reports that belong to it. They are
@@ -83,6 +84,10 @@ class Journal:
         self._append(rows)
         self._written = total
         return rows
+
+    def alive(self) -> None:
+        """Give the checkpoint the present time, as a sign of life."""
+        os.utime(self._folder / CHECKPOINT)
 
     def _replace(self, text: str) -> None:
         new = self._folder / f"{CHECKPOINT}.new"

@@ -79,23 +79,29 @@ class Report(Finding):
         since: when it began; None for an end of something.
         transactional_id: the producer's; "" where no coordinator tells one.
         state: its transaction's state at the coordinator; "" where none tells one.
+        decision: ``committed`` or ``aborted``: by the coordinator, or by the marker if over or torn; "" if unknown.
         blocked: the offsets that readers of committed data cannot see because of it.
         ends: whether it ends by itself.
         ends_ms: when it ends by itself, in milliseconds since the epoch; None for not known.
         next: what to do, in words.
         command: what to do, as a line for a shell; "" for nothing.
         resolves: the id of the report that is over; "" for a report of something that is wrong.
+        end: of offsets that were deleted before they were read: one past the last one; None for any other report.
+        follows: the id of the first report of the same transaction; "" for the first one, and for no transaction.
     """
 
     since: Since | None = None
     transactional_id: str = ""
     state: str = ""
+    decision: str = ""
     blocked: tuple[Blocked, ...] = ()
     ends: Ends = Ends.NEVER
     ends_ms: int | None = None
     next: str = ""
     command: str = ""
     resolves: str = ""
+    follows: str = ""
+    end: int | None = None
 
 
 class OfTransaction(NamedTuple):
@@ -115,7 +121,13 @@ def transaction_of(report: Report) -> OfTransaction:
 
 
 def identity(finding: Finding) -> str:
-    """The name of a report: the same violation has the same name, whoever finds it."""
+    """The name of a report: the same violation has the same name, whoever finds it.
+
+    What is not judged has its beginning in the name, because it may end and begin again at the same place.
+    """
+    if isinstance(finding, Report) and not finding.is_violation:
+        where = f"/{finding.topic}" * bool(finding.topic) + f"-{finding.partition}" * (finding.partition >= 0)
+        return f"{finding.rule}{where}/{finding.since.ms if finding.since else 0}"
     who = "" if finding.producer_id is None else f"/producer {finding.producer_id} epoch {finding.producer_epoch}"
     return f"{finding.rule}/{finding.topic}-{finding.partition}/{finding.offset}{who}"
 
@@ -123,7 +135,10 @@ def identity(finding: Finding) -> str:
 def report_row(number: int, seen_ms: int, report: Report) -> Row:
     """A report as it is written: its number and name, when it was seen, and what it says; no empty values."""
     said = asdict(report)
-    del said["kind"]  # what is reported is a violation
+    if report.is_violation:
+        del said["kind"]
+    if report.partition < 0:
+        del said["partition"]
     since: Mapping[str, Any] = said.pop("since") or {}
     said |= {"since_ms": since.get("ms"), "since_clock": since.get("clock")}
     said["blocked"] = [{**asdict(each), "offsets": each.offsets} for each in report.blocked]
@@ -170,6 +185,7 @@ def lines_of(row: Row) -> Iterator[str]:
         "since": _since(row),
         "blocked": "" if "resolves" in row else _blocked(row),
         "who": _who(row),
+        "part of": "" if "resolves" in row else row.get("follows", ""),
         "ends": _ends(row),
         "next": row.get("next", ""),
     }

@@ -32,6 +32,7 @@ from kafka_eos_checks.audit.segments.marks import NO_DECISION, marks_of
 from kafka_eos_checks.watch.reports import RESOLVED, Clock, Report, Since, duration, identity, transaction_of
 
 CORRUPT, LAGS, CUT = "corrupt batch", "last stable offset lags", "log was cut"
+DECISIONS = {ControlType.COMMIT: "committed", ControlType.ABORT: "aborted"}
 _NO_LANES = np.empty(0, np.int64)
 
 
@@ -72,13 +73,15 @@ class Ending(NamedTuple):
 
 
 class Reported(NamedTuple):
-    """A transaction that was reported, and is not over yet."""
+    """A transaction that was reported, and is not over yet, and the id of the first report about it."""
 
     rule: str
     offset: int
     producer_id: int
     epoch: int
     reported_ms: int
+    transactional_id: str = ""  # which a checkpoint of an earlier version does not have, nor the next one
+    follows: str = ""
 
 
 @dataclass(slots=True)
@@ -209,10 +212,10 @@ class PartitionState:
 
     def _ended(self, producer_id: int, offset: int, decision: ControlType | None, now_ms: int) -> Iterator[Report]:
         """A marker has ended the open transaction of a producer."""
-        what = {ControlType.COMMIT: "committed", ControlType.ABORT: "aborted"}.get(decision, "ended")  # type: ignore[arg-type]
+        what = DECISIONS.get(decision, "") if decision is not None else ""
         given = "; readers of committed data are given its records" if decision is ControlType.COMMIT else ""
-        evidence = f"{what} by the marker at offset {offset}{given}"
-        yield from self.resolve(lambda one: one.producer_id == producer_id, evidence, now_ms)
+        evidence = f"{what or 'ended'} by the marker at offset {offset}{given}"
+        yield from self.resolve(lambda one: one.producer_id == producer_id, evidence, now_ms, what)
 
     def moved_on(self, now_ms: int) -> Iterator[Report]:
         """Reports that are over because the last stable offset is after them, now that everything was read."""
@@ -221,14 +224,31 @@ class PartitionState:
             evidence = f"the last stable offset is {stable} now; the marker was not read"
             yield from self.resolve(lambda one: one.offset < stable, evidence, now_ms)
 
-    def resolve(self, is_over: Callable[[Reported], bool], evidence: str, now_ms: int) -> Iterator[Report]:
+    def resolve(
+        self, is_over: Callable[[Reported], bool], evidence: str, now_ms: int, decision: str = ""
+    ) -> Iterator[Report]:
         """Say of reports that they are over, each once."""
         over = [one for one in self.reported if is_over(one)]
         self.reported = [one for one in self.reported if one not in over]
         for one in over:
-            about = self.report(one.rule, one.offset, "", None, (one.producer_id, one.epoch))
+            about = self._about(one)
             said = f"{one.rule}, reported {duration(now_ms - one.reported_ms)} ago: {evidence}"
-            yield replace(about, rule=RESOLVED, evidence=said, resolves=identity(about))
+            yield replace(
+                about,
+                rule=RESOLVED,
+                evidence=said,
+                transactional_id=one.transactional_id,
+                decision=decision,
+                resolves=identity(about),
+                follows=one.follows,
+            )
+
+    def name_of(self, one: Reported) -> str:
+        """The id of a report."""
+        return identity(self._about(one))
+
+    def _about(self, one: Reported) -> Report:
+        return self.report(one.rule, one.offset, "", None, (one.producer_id, one.epoch))
 
     def skip_to(self, offset: int) -> None:
         """Go on at a later offset. The records between are unknown, and so is the end of each open transaction."""

@@ -40,6 +40,14 @@ from kafka_eos_checks.conform.wire import error_name
 from kafka_eos_checks.kit.verdict import first_of
 from kafka_eos_checks.watch.advice import WORDS, Tools, hangs, nobody_tells, will_end
 from kafka_eos_checks.watch.backoff import BackOff
+from kafka_eos_checks.watch.blindness import (
+    EVERYWHERE,
+    NO_BROKER,
+    NO_COORDINATOR,
+    NOT_READ,
+    WHOLE_TOPIC,
+    Blindness,
+)
 from kafka_eos_checks.watch.cluster import (
     EARLIEST,
     FAILURES,
@@ -61,9 +69,19 @@ from kafka_eos_checks.watch.reports import (
     Report,
     Since,
     duration,
+    identity,
     transaction_of,
 )
-from kafka_eos_checks.watch.state import CUT, LAGS, Ending, OpenTransaction, PartitionState, partition_from_json
+from kafka_eos_checks.watch.state import (
+    CUT,
+    DECISIONS,
+    LAGS,
+    Ending,
+    OpenTransaction,
+    PartitionState,
+    Reported,
+    partition_from_json,
+)
 
 WAIT_MS = 500  # for anything new, all brokers together
 REFRESH_MS = 10_000  # between looks for new topics and leaders
@@ -126,8 +144,10 @@ class Watcher:
         batches: the number of batches that were read.
         unread: partitions that could not be read when they were asked for last, and when they are again.
         heard: whether any broker answered in the last poll.
+        heard_ms: the time of the last poll in which one did, in milliseconds since the epoch; 0 before.
         deleted: the number of offsets that were deleted before they were read.
         missing: topics that were asked for and are not there, or may not be described.
+        blindness: what is not seen, for programs; ``tell`` is told of it in other words.
         endings: how transactions ended, as far as the epochs of their markers name them.
     """
 
@@ -139,8 +159,10 @@ class Watcher:
     batches: int = 0
     unread: dict[Place, BackOff] = field(default_factory=dict)
     heard: bool = False
+    heard_ms: int = 0
     deleted: int = 0
     missing: frozenset[str] = frozenset()
+    blindness: Blindness = field(default_factory=Blindness)
     endings: Endings = field(default_factory=Endings)
     _behind: set[Place] = field(default_factory=set)  # not read up to its end since this round of endings began
     _initial: set[Place] = field(default_factory=set)  # there when the watch began, and not read yet
@@ -160,7 +182,8 @@ class Watcher:
     def to_json(self) -> dict[str, Any]:
         """The state that a restart needs."""
         rows = [state.to_json() for state in self.partitions.values()]
-        return {"cluster_id": self.cluster_id, "partitions": rows, "decided": self.endings.to_json()}
+        kept = {"cluster_id": self.cluster_id, "partitions": rows, "decided": self.endings.to_json()}
+        return kept | {"blind": self.blindness.to_json()}
 
     def resume(self, row: dict[str, Any]) -> None:
         """Continue from the state that :meth:`to_json` gave."""
@@ -168,6 +191,7 @@ class Watcher:
         states = map(partition_from_json, row["partitions"])
         self.partitions = {(state.topic, state.partition): state for state in states}
         self.endings.resume(row["decided"])
+        self.blindness.resume(row.get("blind", []))  # which a checkpoint of an earlier version does not have
 
     @property
     def watched(self) -> dict[Place, PartitionState]:
@@ -180,9 +204,10 @@ class Watcher:
         return all(self.partitions[place].drained for place in self._leaders if self._is_read(place))
 
     @property
-    def unresolved(self) -> int:
-        """The number of reported transactions that have not ended."""
-        return sum(len(state.reported) for state in self.watched.values())
+    def unresolved(self) -> list[tuple[Place, Reported]]:
+        """The reports of transactions that have not ended, in order of time and place."""
+        found = [(place, one) for place, state in self.watched.items() for one in state.reported]
+        return sorted(found, key=lambda pair: (pair[1].reported_ms, pair[0], pair[1]))
 
     def _is_wanted(self, place: Place) -> bool:
         return not self.options.topics or place[0] in self.options.topics
@@ -229,7 +254,7 @@ class Watcher:
                 self._failed[str(error)] += positions
                 self._took_ms = max(self._took_ms, _since(started))
                 continue
-            self.heard = True
+            self.heard, self.heard_ms = True, now_ms
             for place, answer in answers.items():
                 if place in positions:
                     found += self._take(node, place, answer, now_ms)
@@ -244,11 +269,27 @@ class Watcher:
             found += self._check(now_ms)
         return sorted(self._completed(found, now_ms), key=Report.sort_key)
 
+    def repeated(self, before: Collection[tuple[Place, Reported]], now_ms: int) -> list[Report]:
+        """Those of earlier reports that are not over, with what is known about them now."""
+        found = [each for each in self.unresolved if each in before]
+        known = self._transactions_of({one.producer_id for _, one in found}, now_ms) if found else None
+        return [self._repeated(self.partitions[place], one, known, now_ms) for place, one in found]
+
+    def _repeated(
+        self, state: PartitionState, one: Reported, known: dict[int, Transaction] | None, now_ms: int
+    ) -> Report:
+        pid, opened = one.producer_id, state.open.get(one.producer_id)
+        since = opened.since if opened is not None and opened.epoch == one.epoch else None
+        evidence = f"told before, {duration(now_ms - one.reported_ms)} ago, and not over"
+        report = state.report(one.rule, one.offset, evidence, since, (pid, one.epoch))
+        return self._advised(report, None if known is None else known.get(pid), told=known is not None)
+
     # --- partitions --------------------------------------------------------------------------------------------------
 
     def _refresh(self, now_ms: int) -> Iterator[Report]:
         """Look where partitions are led, and which there are."""
         topics = self.cluster.topics()
+        self.blindness.ends(NO_BROKER, EVERYWHERE, "a broker answers", now_ms)
         if self.cluster_id and topics.cluster_id != self.cluster_id:
             raise AnotherCluster(
                 f"the checkpoint is of cluster {self.cluster_id}, and this is {topics.cluster_id}; give another folder"
@@ -265,7 +306,14 @@ class Watcher:
         missing = frozenset(self.options.topics - topics.ids.keys())
         for topic in sorted(missing - self.missing):
             self.tell(f"topic {topic} is not there, or may not be described")
+            why = "the topic is not there, or may not be described"
+            self.blindness.begins(NOT_READ, (topic, WHOLE_TOPIC), why, now_ms)
         self.missing = missing
+        for place in self.blindness.places(NOT_READ):
+            if place[1] == WHOLE_TOPIC and place[0] not in missing:
+                self.blindness.ends(NOT_READ, place, "the topic is there, or no longer asked for", now_ms)
+            elif place[1] != WHOLE_TOPIC and place not in topics.leaders and place[0] not in topics.unsure:
+                self.blindness.ends(NOT_READ, place, "its topic was deleted", now_ms)
         for place in [place for place in self.partitions if self._is_gone(place, topics)]:
             yield from self.partitions.pop(place).resolve(lambda _: True, "its topic was deleted", now_ms)
         if self._begins:
@@ -335,6 +383,7 @@ class Watcher:
         if state.position < first:
             gone = f"offsets {state.position} to {first - 1}"
             self.tell(f"{place[0]}-{place[1]}: {gone} were deleted before they were read")
+            self.blindness.missed(place, state.position, first, now_ms)
             self.deleted += first - state.position
             state.skip_to(first)
         elif state.position > last:
@@ -349,12 +398,15 @@ class Watcher:
         for why, places in failed.items():
             waits: dict[str, list[Place]] = defaultdict(list)
             for place in places:
+                self.blindness.begins(NOT_READ, place, why, now_ms)
                 back_off = self.unread.setdefault(place, BackOff())
                 if back_off.failed(now_ms, why, self._took_ms):
                     waits[back_off.in_words()].append(place)
             for often, alike in waits.items():
                 self.tell(f"{_named(alike)} not read: {why}; asked again {often}")
             read.difference_update(places)
+        for place in read.intersection(self.blindness.places(NOT_READ)):
+            self.blindness.ends(NOT_READ, place, "it is read again", now_ms)
         again = [place for place in self.unread if place in read]
         if again:
             since = duration(now_ms - min(self.unread.pop(place).since_ms for place in again))
@@ -372,8 +424,7 @@ class Watcher:
                 del self._suspects[place, pid]
                 if state.last_stable_offset <= opened.offset:
                     opened.hangs = True
-                    why = suspect.why + (f"; it was reported before: {LAGS}" if opened.lags else "")
-                    report = state.report(HANGING, opened.offset, why, opened.since, (pid, opened.epoch))
+                    report = state.report(HANGING, opened.offset, suspect.why, opened.since, (pid, opened.epoch))
                     state.note(report, now_ms)
                     yield self._advised(report, suspect.transaction)
 
@@ -390,7 +441,8 @@ class Watcher:
             (topic, number), offset = other.place, other.offset
             evidence = "the transaction of this epoch: "
             evidence += f"{ending.decision.name} here, {other.decision.name} at {topic}-{number} offset {offset}"
-            yield state.report(TORN, ending.offset, evidence, ending.since, (ending.producer_id, ending.epoch))
+            report = state.report(TORN, ending.offset, evidence, ending.since, (ending.producer_id, ending.epoch))
+            yield replace(report, decision=DECISIONS[ending.decision])
 
     def _next_round(self) -> None:
         """Begin a new round of endings if each partition was read up to its end since this one began."""
@@ -411,6 +463,8 @@ class Watcher:
             if self._is_old(state, opened, now_ms)
         ]
         if not asked:
+            if not any(state.open for state in self.watched.values()):
+                self._coordinators_tell("no transaction is open any more", now_ms)
             return
         self._checked_ms = now_ms
         known = self._transactions_of({pid for _, pid, _ in asked}, now_ms)
@@ -436,17 +490,24 @@ class Watcher:
         started = time.monotonic()
         known = self.cluster.transactions_of(producer_ids) if self._all_led else None
         if known is None:
+            why = "they do not answer" if self._all_led else f"a partition of {COORDINATOR_TOPIC} has no leader"
+            self.blindness.begins(NO_COORDINATOR, EVERYWHERE, why, now_ms)
             if self._asking.failed(now_ms, "", _since(started)):
                 self.tell(f"the coordinators do not tell of transactions now; asked again {self._asking.in_words()}")
             return None
-        if self._asking.wait_ms:
-            self.tell(f"the coordinators tell of transactions again, after {duration(now_ms - self._asking.since_ms)}")
-            self._asking = BackOff()
+        self._coordinators_tell("the coordinators tell of transactions again", now_ms)
         for pid in producer_ids:
-            self._names[pid] = known[pid].name if pid in known else ""
+            self._names[pid] = known[pid].name if pid in known else self._names.get(pid, "")  # it may have expired
         while len(self._names) > MOST_NAMES:
             del self._names[next(iter(self._names))]
         return known
+
+    def _coordinators_tell(self, how: str, now_ms: int) -> None:
+        """Note that the coordinators tell, or are not needed."""
+        self.blindness.ends(NO_COORDINATOR, EVERYWHERE, how, now_ms)
+        if self._asking.wait_ms:
+            self.tell(f"{how}, after {duration(now_ms - self._asking.since_ms)}")
+            self._asking = BackOff()
 
     def _is_old(self, state: PartitionState, opened: OpenTransaction, now_ms: int) -> bool:
         """Whether the coordinators are asked about an open transaction: it may hang, or readers wait too long."""
@@ -516,12 +577,33 @@ class Watcher:
         """
         one = transaction_of(report)
         place = report.topic, report.partition
-        report = replace(report, blocked=self._blocked(one, place))
+        name = self._names.get(one.producer_id, "")
+        report = replace(report, transactional_id=name, blocked=self._blocked(one, place))
         if not told:
-            return nobody_tells(report, self.options.tools)
-        if transaction is None or not transaction.will_end(place, one.epoch):
-            return hangs(report, transaction, self._start_offset(one, place), self.options.tools)
-        return will_end(report, transaction, self.options.tools)
+            report = nobody_tells(report, self.options.tools)
+        elif transaction is None or not transaction.will_end(place, one.epoch):
+            start, end = self._start_offset(one, place), self.partitions[place].high_watermark
+            report = hangs(report, transaction, start, end, self.options.tools)
+        else:
+            report = will_end(report, transaction, self.options.tools)
+        return self._joined(report)
+
+    def _joined(self, report: Report) -> Report:
+        """A report that names the first one of its transaction; both names are remembered until it is over."""
+        state, about = self.partitions[report.topic, report.partition], (report.producer_id, report.producer_epoch)
+        same = [(place, one) for place, one in self.unresolved if (one.producer_id, one.epoch) == about]
+        if not same:
+            return report  # it is over already
+        place, first = same[0]
+        name, own = first.follows or self.partitions[place].name_of(first), identity(report)
+        follows = "" if name == own else name
+        known = (one.transactional_id for _, one in same if one.transactional_id)
+        title = report.transactional_id or next(known, "")
+        state.reported = [
+            one._replace(transactional_id=title, follows=follows) if state.name_of(one) == own else one
+            for one in state.reported
+        ]
+        return replace(report, transactional_id=title, follows=follows)
 
     def _blocked(self, one: OfTransaction, place: Place) -> tuple[Blocked, ...]:
         """The offsets that the open transaction of a producer hides, in all partitions."""

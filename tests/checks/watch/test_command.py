@@ -2,11 +2,13 @@
 
 import io
 import json
+import re
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,13 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.wire.protocol import MalformedMessage
-from kafka_eos_checks.audit.rules.log import Batch
+from kafka_eos_checks.audit.rules.log import ORDER, Batch
 from kafka_eos_checks.cli import main
 from kafka_eos_checks.conform.wire import Unsupported
+from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.watch import cluster, command
+from kafka_eos_checks.watch import journal as journals
+from kafka_eos_checks.watch.advice import Tools
 from kafka_eos_checks.watch.cluster import ClusterFailed, Topics
 from kafka_eos_checks.watch.command import follow, print_json, print_report
 from kafka_eos_checks.watch.journal import CHECKPOINT, REPORTS, Journal, UnusableFolder
@@ -142,9 +147,26 @@ def test_the_commands_that_are_advised_have_the_properties_of_the_call(
     config = tmp_path / "admin.properties"
     config.write_text("client.id=operator\n")
     plain, configured = (options_of(more, monkeypatch).tools for more in ([], ["--command-config", str(config)]))
-    assert "config" not in plain.records("orders", 0, 3) + plain.producers("orders", 0)
-    assert f"--consumer.config {config} --topic" in configured.records("orders", 0, 3)
-    assert f"--command-config {config} describe-producers" in configured.producers("orders", 0)
+    assert "config" not in plain.records("orders", 0, 3, 9) + plain.producers("orders", 0)
+    assert f"--consumer.config={config} --topic" in configured.records("orders", 0, 3, 9)
+    assert f"--command-config={config} describe-producers" in configured.producers("orders", 0)
+
+
+def test_a_name_that_begins_with_a_hyphen_is_no_option_of_a_command() -> None:
+    tools = Tools()
+    for line in (
+        tools.records("-x", 0, 3, 9), tools.abort("-x", 0, 3), tools.producers("-x", 0), tools.terminate("-x"),
+        tools.about(ORDER, "-x", 0),
+    ):  # fmt: skip
+        assert [word for word in line.split() if word.endswith("=-x")], line
+        assert " -x" not in line
+
+
+def test_the_page_for_operators_has_the_commands_of_the_watcher() -> None:
+    page = (CLONE / "docs" / "operators.md").read_text(encoding="utf-8").replace(" \\\n     ", " ")
+    tools = Tools(bootstrap="HOST:9092")
+    for line in (tools.records("orders", 0, 120, 180), tools.abort("orders", 0, 120)):
+        assert f"   {line}\n" in page, line
 
 
 def test_transactions_that_are_not_over_are_counted_at_the_end(
@@ -350,3 +372,135 @@ def test_a_report_reaches_a_pipe_at_once(
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(pipe, encoding="utf-8"))
     follow(written.watcher(), None, threading.Event(), once=True, show=show)
     assert b"orders" in pipe.getvalue()
+
+
+def hanging(written: Written, monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
+    """Write a transaction that hangs; return the call that looks at it."""
+    monkeypatch.setattr(cluster, "Cluster", lambda *_: written)
+    written.logs[PLACE].stable = written.logs[PLACE].data(7, 3, 0)
+    return ["watch", "--bootstrap", "localhost:9092", "--from-start", "--checkpoint", str(folder)]
+
+
+def test_a_single_look_ends_with_1_and_tells_again_as_long_as_a_report_is_not_over(
+    written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = [*hanging(written, monkeypatch, tmp_path), "--once"]
+    assert main(call) == 1
+    first = capsys.readouterr().out
+    assert first.count("hanging transaction") == 1, "not again what this look has told"
+    for _ in range(2):
+        assert main(call) == 1
+        said = capsys.readouterr()
+        head, *rest = said.out.splitlines()
+        assert re.search(r" hanging transaction: orders-0 offset 0 \(producer 7 epoch 3\): told before, .* ago", head)
+        assert rest[-2:] == first.splitlines()[-2:], "with what to do"
+        assert "0 reports, 0 resolved" in said.err
+    assert main([*call, "--jsonl"]) == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("hanging transaction: orders-0 offset 0 (producer 7 epoch 3): told")) == ("", 1)
+    assert len((tmp_path / REPORTS).read_text().splitlines()) == 1
+    written.logs[PLACE].marker(7, 3)
+    written.logs[PLACE].stable = None
+    assert main(call) == 0
+    assert "told before" not in capsys.readouterr().out
+
+
+def test_a_watcher_that_starts_again_says_what_is_not_over(
+    written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*hanging(written, monkeypatch, tmp_path), "--once"]) == 1
+    capsys.readouterr()
+    clock = Clock(3)
+    written.gone = {written.leader}  # so that it waits
+    with Journal(tmp_path) as journal:
+        told = follow(written.watcher(), journal, clock)
+    head, *_ = capsys.readouterr().out.splitlines()
+    assert " hanging transaction: orders-0 offset 0 (producer 7 epoch 3): told before, " in head
+    assert told.wrong == 0
+
+
+def blind_rows(folder: Path) -> list[tuple[str, str, str]]:
+    """The rule, kind and evidence of each row of a folder."""
+    rows = map(json.loads, (folder / REPORTS).read_text().splitlines())
+    return [(row["rule"], row["kind"], row["evidence"]) for row in rows]
+
+
+def test_that_no_broker_answers_is_a_row_and_so_is_that_one_answers_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock(400)
+    monkeypatch.setattr(command, "now_ms", lambda: round(clock.now * 1000))
+    with Journal(tmp_path) as journal:
+        told = follow(Gone(clock, 5, 200).watcher(), journal, clock, show=print_json)
+    assert capsys.readouterr().out == (tmp_path / REPORTS).read_text()
+    assert blind_rows(tmp_path) == [
+        ("no broker answers", "not judged", "nobody there"),
+        ("resolved", "not judged", "no broker answers, for 3 min 12 s: a broker answers"),
+    ]
+    assert (told.wrong, told.resolved) == (0, 0)
+    first, last = map(json.loads, (tmp_path / REPORTS).read_text().splitlines())
+    assert (last["resolves"], first["since_ms"]) == (first["id"], first["seen_ms"])
+    assert not {"topic", "partition", "offset", "producer_id"} & first.keys()
+    clock = Clock(20)
+    follow(Gone(clock, 5, 10).watcher(), None, clock, show=print_report)
+    assert capsys.readouterr().out == "", "people read it on standard error"
+
+
+def test_a_cluster_that_is_unreachable_at_the_start_is_waited_for_on_request_and_is_a_row(tmp_path: Path) -> None:
+    clock = Clock(100)
+    with Journal(tmp_path) as journal, pytest.raises(ClusterFailed):
+        follow(Gone(clock, 0, 50).watcher(), journal, clock)
+    with Journal(tmp_path) as journal:
+        follow(Gone(clock, 0, 50).watcher(told := []), journal, clock, wait=True)
+    assert told[0] == "no broker answers: nobody there; asked again in 1 s"
+    assert told[-1] == "watching 1 partition, and silent while nothing is wrong"
+    assert [rule for rule, _, _ in blind_rows(tmp_path)] == ["no broker answers", "resolved"], "one from before"
+
+
+def test_a_cluster_that_is_gone_later_ends_a_single_look_also_if_it_was_waited_for(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, clock = 0, Clock(100)
+    monkeypatch.setattr(command, "now_ms", lambda: round(clock.now * 1000))
+
+    def topics() -> Topics:
+        nonlocal calls
+        calls += 1
+        if calls != 2:
+            raise ClusterFailed("nobody there")
+        return Written.topics(written)
+
+    monkeypatch.setattr(written, "topics", topics)
+    written.gone = {written.leader}  # so that the topics are asked for again
+    with pytest.raises(ClusterFailed):
+        follow(written.watcher(), None, clock, once=True, wait=True)
+    assert calls == 3
+
+
+def test_the_time_of_the_checkpoint_is_a_sign_of_life_with_and_without_news_and_brokers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, touched = Clock(60), list[float]()
+
+    def touch(path: Path) -> None:
+        assert path == tmp_path / CHECKPOINT
+        assert path.exists()
+        touched.append(clock.now)
+
+    monkeypatch.setattr(journals.os, "utime", touch)
+    monkeypatch.setattr(command, "now_ms", lambda: round(clock.now * 1000))
+    with Journal(tmp_path) as journal:
+        follow(Gone(clock, 10, 50).watcher(), journal, clock)
+    assert touched[0] == 1, "before there is anything to keep"
+    assert max(after - before for before, after in pairwise(touched)) == 6, "a wait of 5 s and a look of 1 s"
+
+
+def test_coordinators_that_do_not_tell_end_a_single_look_with_2(
+    written: Written, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster, "Cluster", lambda *_: written)
+    call = ["watch", "--bootstrap", "localhost:9092", "--once", "--from-start"]
+    written.logs[PLACE].data(7, 3, 0)
+    written.known = None
+    assert main(call) == 2
+    assert "not judged: which transactions hang, because" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import shlex
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -50,6 +51,11 @@ def test_a_report_is_a_line_followed_by_an_answer_to_each_question() -> None:
         "  next:    Abort it:",
         "  kafka-transactions abort",
     ]
+
+
+def test_a_report_that_follows_another_one_names_it() -> None:
+    lines = words(replace(HANGING, follows="last stable offset lags/orders-0/2/producer 7 epoch 3"))
+    assert "  part of: last stable offset lags/orders-0/2/producer 7 epoch 3" in lines
 
 
 @pytest.mark.parametrize(

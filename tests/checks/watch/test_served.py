@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +26,7 @@ from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import Wire, address_of
 from kafka_eos_checks.testing.in_process_broker import InProcessBroker
 from kafka_eos_checks.testing.process import ServedProcess
+from kafka_eos_checks.watch.advice import Tools
 from kafka_eos_checks.watch.cluster import Cluster as AskedCluster
 from kafka_eos_checks.watch.journal import REPORTS
 
@@ -50,7 +53,7 @@ def test_the_cluster_that_operators_practise_with_hangs_where_the_page_says(
         assert main(["watch", "--bootstrap", server.bootstrap, "--once", "--lag-after", "5"]) == 1
     printed = capsys.readouterr().out
     assert "hanging transaction: generated-0 offset 6429 " in printed
-    assert printed.endswith("abort --topic generated --partition 0 --start-offset 6429\n")
+    assert printed.endswith("abort --topic=generated --partition=0 --start-offset=6429\n")
 
 
 def test_a_log_with_offsets_that_go_back_is_watched_to_its_end_and_each_report_comes_once(
@@ -160,6 +163,32 @@ def test_the_command_of_a_report_ends_the_transaction_and_the_report_is_resolved
         run_the_command_and_look_again(bootstrap, tmp_path, capsys)
 
 
+@pytest.mark.java
+@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `make setup` fetches them")
+def test_the_command_that_keeps_records_prints_all_parts_of_them_and_ends_though_more_come() -> None:
+    topic = "-weird.-_"
+    with ServedProcess("--default-partitions", "1") as server:
+        wire = Wire(address_of(server.bootstrap))
+        wire.connect()
+        wire.ask("Metadata", {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": True})
+        whole = Record(key=b"k", headers=((b"h", b"x"),))
+        records = [replace(whole, value=b"v%d" % number, offset_delta=number) for number in range(9)]
+        batch = build_batch(records, base_timestamp=1_700_000_000_000)
+        partition = {"Index": 0, "Records": batch.encode()}
+        row = {"Acks": -1, "TimeoutMs": 1000, "TopicData": [{"Name": topic, "PartitionData": [partition]}]}
+        answer = wire.ask("Produce", {"TransactionalId": None, **row}, version=9)
+        assert answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"] == 0
+        wire.close()
+        _, *arguments = shlex.split(Tools(bootstrap=server.bootstrap).records(topic, 0, 2, 5))
+        called = java_command("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments)
+        printed = subprocess.run(called, check=True, capture_output=True, text=True, timeout=60).stdout
+    deprecated, *lines = printed.splitlines()
+    assert deprecated.startswith("Option --property is deprecated")
+    assert lines == [
+        f"CreateTime:1700000000000\tPartition:0\tOffset:{offset}\th:x\tk\tv{offset}" for offset in (2, 3, 4)
+    ]
+
+
 @pytest.mark.thorough
 @pytest.mark.broker
 @pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `make setup` fetches them")
@@ -180,7 +209,7 @@ def run_the_command_and_look_again(bootstrap: str, folder: Path, capsys: pytest.
     [report] = rows(capsys, bootstrap, folder, 1)
     tool, *arguments = shlex.split(report["command"])
     assert (report["rule"], report["ends"], tool) == ("hanging transaction", "never", "kafka-transactions")
-    assert rows(capsys, bootstrap, folder, 0) == []
+    assert rows(capsys, bootstrap, folder, 1) == [], "it is not over, and its row is there already"
     called = java_command("org.apache.kafka.tools.TransactionsCommand", *arguments)
     subprocess.run(called, check=True, capture_output=True, timeout=60)
     [over] = rows(capsys, bootstrap, folder, 0)
@@ -210,10 +239,15 @@ def test_a_broker_that_comes_back_is_read_again(tmp_path: Path) -> None:
             assert "asked again in 1 s" in watcher.stderr.readline()
             with ServedProcess(*fixed) as again, Client(again.bootstrap) as client:
                 hang(client, "y")
-                assert json.loads(watcher.stdout.readline())["transactional_id"] == "y"
+                rows_after = map(json.loads, watcher.stdout)
+                blind = list(takewhile(lambda row: row.get("transactional_id") != "y", rows_after))
         finally:
             watcher.terminate()
             _, told = watcher.communicate(timeout=20)
+    assert {row["kind"] for row in blind} == {"not judged"}
+    begun, over = ([row for row in blind if ("resolves" in row) is ended] for ended in (False, True))
+    assert {row["id"] for row in begun} == {row["resolves"] for row in over}
+    assert len([row for row in begun if row["rule"] == "not read"]) >= 9, "each partition"
     assert "again, after" in told
     assert watcher.returncode == 1
 

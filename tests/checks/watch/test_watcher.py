@@ -27,6 +27,8 @@ from .conftest import PLACE, STAMP_MS, Log, Written
 
 NOW = 1_700_000_000_000
 PID, EPOCH = 7, 3
+STOP = "Stop its producer first, because its next transaction in this partition ends this one, too, by its own "
+STOP += "decision."
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 
 
@@ -554,7 +556,7 @@ def test_readers_that_wait_for_a_hanging_transaction_are_no_second_report(writte
     [report] = looks(watcher, at=NOW + 10_000)
     assert (report.rule, [each.offsets for each in report.blocked]) == (HANGING, [1])
     assert found(watcher, at=NOW + 60_000, times=4) == []
-    assert watcher.unresolved == 1
+    assert len(watcher.unresolved) == 1
 
 
 def test_readers_that_wait_are_reported_if_a_suspect_is_neither_read_nor_reported(written: Written) -> None:
@@ -572,11 +574,51 @@ def test_readers_may_be_let_wait_for_less_time_than_a_transaction_needs_to_hang(
     watcher = written.watcher(hanging_after_ms=10_000, lag_after_ms=2_000)
     assert found(watcher, at=NOW) == []
     assert written.asked == 0
-    assert found(watcher, at=NOW + 2_000) == [(LAGS, 0)]
+    [lags] = looks(watcher, at=NOW + 2_000)
+    assert (lags.rule, lags.follows) == (LAGS, "")
     assert found(watcher, at=NOW + 9_999) == []
     [hangs] = looks(watcher, at=NOW + 10_000)
     assert hangs.rule == HANGING
-    assert hangs.evidence.endswith("; it was reported before: last stable offset lags")
+    assert hangs.follows == identity(lags)
+
+
+def test_the_reports_of_one_transaction_name_the_first_of_them_also_after_a_restart(written: Written) -> None:
+    other = written.logs["orders", 1] = Log()
+    late = written.logs["orders", 2] = Log()
+    for log in (written.logs[PLACE], other):
+        log.data(8, 0, 0)
+        log.marker(8, 0)
+        log.stable = log.data(PID, EPOCH, 0)
+    written.known = {PID: ongoing(partitions=frozenset({PLACE, ("orders", 1)}))}
+    first = written.watcher(lag_after_ms=0)
+    lags, second = looks(first)
+    assert (lags.partition, second.partition) == (0, 1)
+    assert (lags.follows, second.follows) == ("", identity(lags))
+    written.known = {}
+    watcher = written.watcher(lag_after_ms=0)
+    watcher.resume(json.loads(json.dumps(first.to_json())))
+    written.logs[PLACE].marker(PID, EPOCH, COMMIT)
+    written.logs[PLACE].stable = None
+    [over, hangs] = looks(watcher, at=NOW + 1_000)
+    assert (over.rule, over.resolves, over.follows) == (RESOLVED, identity(lags), "")
+    assert (over.transactional_id, over.decision) == ("x", "committed")
+    assert (hangs.rule, hangs.follows, hangs.transactional_id) == (HANGING, identity(lags), "x")
+    late.stable = late.data(PID, EPOCH, 0)
+    [again] = looks(watcher, at=NOW + 2_000)
+    assert (again.rule, again.partition, again.follows) == (HANGING, 2, identity(lags)), "the first is over by now"
+    other.marker(PID, EPOCH, ABORT)
+    other.stable = None
+    ends = looks(watcher, at=NOW + 3_000)
+    assert [(each.follows, each.decision) for each in ends] == [(identity(lags), "aborted")] * 2
+
+
+def test_a_transaction_that_is_over_before_it_is_reported_follows_no_other(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.data(PID, EPOCH, 0)
+    log.data(PID, EPOCH + 1, 0)
+    log.marker(PID, EPOCH + 1)
+    hangs, over = looks(written.watcher())
+    assert (hangs.rule, hangs.follows, over.rule, over.follows) == (HANGING, "", RESOLVED, "")
 
 
 def test_a_restart_does_not_repeat_the_report_of_an_open_transaction(written: Written) -> None:
@@ -617,6 +659,7 @@ def test_a_transaction_that_is_committed_here_and_aborted_there_is_torn_once(wri
     assert (report.rule, report.partition, report.offset) == (TORN, 1, 3)
     assert (report.producer_id, report.producer_epoch) == (PID, EPOCH + 2)
     assert report.evidence == "the transaction of this epoch: ABORT here, COMMIT at orders-0 offset 3"
+    assert report.decision == "aborted"
     written.logs["orders", 3] = Log()
     written.logs["orders", 3].data(PID, EPOCH + 1, 0)
     written.logs["orders", 3].marker(PID, EPOCH + 2, ABORT)
@@ -735,17 +778,17 @@ def test_a_hanging_transactions_report_has_start_extent_producer_and_remedy(
     ]
     assert (report.transactional_id, report.state, report.ends, report.ends_ms) == ("x", "Ongoing", Ends.NEVER, None)
     assert report.command == (
-        "kafka-transactions --bootstrap-server broker-1:9092,broker-2:9092 --command-config 'my client.properties' "
-        "abort --topic orders --partition 0 --start-offset 2"
+        "kafka-transactions --bootstrap-server=broker-1:9092,broker-2:9092 '--command-config=my client.properties' "
+        "abort --topic=orders --partition=0 --start-offset=2"
     )
 
 
 @pytest.mark.parametrize(
     ("state", "epoch", "said", "command"),
     [
-        ("CompleteCommit", EPOCH + 1, "Do not abort it before its records are kept", "kafka-console-consumer"),
+        ("CompleteCommit", EPOCH + 1, "Do not abort it before its records are kept: ", "kafka-console-consumer"),
         ("CompleteAbort", EPOCH + 1, "Abort it in this partition, too", "kafka-transactions"),
-        ("PrepareCommit", EPOCH + 1, "Do not abort it before its records are kept", "kafka-console-consumer"),
+        ("PrepareCommit", EPOCH + 1, "Do not abort it before its records are kept: ", "kafka-console-consumer"),
         ("CompleteCommit", EPOCH, "Look first whether its coordinator has committed it", "kafka-transactions"),
         ("CompleteCommit", EPOCH + 2, "Look first whether its coordinator has committed it", "kafka-transactions"),
         ("Empty", EPOCH + 1, "Look first whether its coordinator has committed it", "kafka-transactions"),
@@ -756,11 +799,15 @@ def test_what_its_coordinator_has_committed_is_not_to_be_aborted_at_once(
 ) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
+    log.data(8, 0, 0)
+    log.marker(8, 0)
     written.known = {PID: ongoing(state=state, epoch=epoch, partitions=frozenset())}
     [report] = looks(written.watcher(lag_after_ms=3_600_000))
-    assert report.next.startswith(said)
-    assert report.command.startswith(f"{command} --bootstrap-server HOST:PORT ")
-    assert report.command.endswith("--offset 0 --timeout-ms 10000" if "console" in command else "--start-offset 0")
+    assert report.next.startswith(f"{STOP} {said}")
+    assert report.decision == {"Do not": "committed", "Abort ": "aborted"}.get(said[:6], "")
+    assert report.command.startswith(f"{command} --bootstrap-server=HOST:PORT ")
+    assert report.command.endswith(" --start-offset=0" if command == "kafka-transactions" else "print.key=true")
+    assert ("read_uncommitted --max-messages=3 " in report.command) == ("consumer" in command)
 
 
 def test_the_start_offset_is_the_leaders_for_the_producer(written: Written) -> None:
@@ -771,8 +818,8 @@ def test_the_start_offset_is_the_leaders_for_the_producer(written: Written) -> N
     first, second = (
         looks(written.watcher(lag_after_ms=3_600_000), times=1) + looks(written.watcher(lag_after_ms=0))[-1:]
     )
-    assert (first.offset, first.command[-16:]) == (0, "--start-offset 0")
-    assert (second.rule, second.command[-16:]) == (HANGING, "--start-offset 0")
+    assert (first.offset, first.command[-16:]) == (0, "--start-offset=0")
+    assert (second.rule, second.command[-16:]) == (HANGING, "--start-offset=0")
 
 
 def test_a_leader_that_does_not_tell_the_start_of_a_transaction_leaves_the_offset_that_was_read(
@@ -785,7 +832,7 @@ def test_a_leader_that_does_not_tell_the_start_of_a_transaction_leaves_the_offse
     written.logs[PLACE].stable = 0
     monkeypatch.setattr(written, "open_transactions", late)
     [report] = looks(written.watcher())
-    assert (report.rule, report.command[-16:]) == (HANGING, "--start-offset 0")
+    assert (report.rule, report.command[-16:]) == (HANGING, "--start-offset=0")
 
 
 def test_offsets_of_which_a_new_leader_does_not_know_yet_that_readers_may_see_them_are_not_held_back(
@@ -836,7 +883,7 @@ def test_a_producer_unknown_to_coordinators_may_be_one_that_the_client_may_not_d
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     [report] = looks(written.watcher())
-    assert report.next.startswith("Make sure that this client may describe all transactional ids")
+    assert report.next.startswith(f"{STOP} Make sure that this client may describe all transactional ids")
     assert " abort " in report.command
     assert report.transactional_id == ""
 
@@ -848,10 +895,10 @@ def test_a_producer_unknown_to_coordinators_may_be_one_that_the_client_may_not_d
             ongoing(name="it's"),
             Ends.BY_ITSELF,
             NOW + 60_000,
-            """forceTerminateTransaction --transactionalId 'it'"'"'s'""",
+            """forceTerminateTransaction '--transactionalId=it'"'"'s'""",
         ),
         (ongoing(state="PrepareCommit"), Ends.BY_ITSELF, None, "--describe --unavailable-partitions"),
-        (None, Ends.UNKNOWN, None, "describe-producers --topic orders --partition 0"),
+        (None, Ends.UNKNOWN, None, "describe-producers --topic=orders --partition=0"),
     ],
     ids=["open", "decided", "no answer"],
 )
@@ -867,6 +914,7 @@ def test_a_report_on_blocked_readers_says_whether_and_when_it_ends_by_itself(
     assert (report.rule, report.ends, report.ends_ms) == (LAGS, ends, ends_ms)
     assert report.command.endswith(command)
     assert [(each.first, each.end) for each in report.blocked] == [(0, 1)]
+    assert report.decision == ("committed" if known is not None and known.state == "PrepareCommit" else "")
 
 
 def test_a_report_on_a_decided_transaction_names_the_broker_to_restart_if_no_marker_comes(written: Written) -> None:
@@ -913,7 +961,7 @@ def test_a_violation_in_a_log_names_its_producers_transactional_id_and_the_remed
     [report] = looks(watcher)
     assert (report.rule, report.transactional_id, report.blocked) == ("duplicate", "x", ())
     assert report.since == Since(ms=STAMP_MS, clock=Clock.PRODUCER)
-    assert report.command.endswith("describe-producers --topic orders --partition 0")
+    assert report.command.endswith("describe-producers --topic=orders --partition=0")
     log.data(PID, EPOCH, 0)
     log.marker(PID, EPOCH)
     assert found(watcher) == [("duplicate", 3)]
@@ -943,7 +991,7 @@ def test_a_hanging_transaction_that_has_ended_is_resolved_once(
     watcher = written.watcher(hanging_after_ms=10_000, lag_after_ms=0)
     reports = [*looks(watcher), *looks(watcher, at=NOW + 10_000)]
     assert [report.rule for report in reports] == [LAGS, HANGING]
-    assert watcher.unresolved == 2
+    assert len(watcher.unresolved) == 2
     log.marker(PID, EPOCH, decision)
     log.stable = None
     over = looks(watcher, at=NOW + 65_000)
@@ -952,7 +1000,7 @@ def test_a_hanging_transaction_that_has_ended_is_resolved_once(
     assert {report.evidence for report in over} == {
         f"{rule}, reported {ago} ago: {said}" for rule, ago in ((HANGING, "55 s"), (LAGS, "1 min 5 s"))
     }
-    assert watcher.unresolved == 0
+    assert watcher.unresolved == []
     assert found(watcher, at=NOW + 70_000) == []
 
 
@@ -982,6 +1030,21 @@ def test_a_report_from_before_a_restart_is_resolved_after_it(written: Written) -
     assert found(third) == []
 
 
+def test_a_checkpoint_without_names_of_reports_and_without_what_is_not_seen_is_continued_from(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    first = written.watcher()
+    assert found(first) == [(HANGING, 0)]
+    kept = json.loads(json.dumps(first.to_json()))
+    del kept["blind"]
+    kept["partitions"][0]["reported"][0] = kept["partitions"][0]["reported"][0][:5]
+    second = written.watcher()
+    second.resume(kept)
+    log.marker(PID, EPOCH)
+    log.stable = None
+    assert found(second) == [(RESOLVED, 0)]
+
+
 def test_after_a_restart_the_coordinators_are_not_asked_about_a_log_that_is_not_read_yet(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
@@ -1000,7 +1063,7 @@ def test_a_transaction_that_hangs_behind_another_one_is_not_over(written: Writte
     log.data(8, 0, 0)
     watcher = written.watcher()
     assert found(watcher) == [(HANGING, 0), (HANGING, 1)]
-    assert watcher.unresolved == 2
+    assert len(watcher.unresolved) == 2
 
 
 def test_a_transaction_whose_marker_nobody_read_is_resolved_by_the_last_stable_offset(written: Written) -> None:
@@ -1037,7 +1100,7 @@ def test_a_batch_that_cannot_be_read_resolves_nothing(written: Written) -> None:
     offset, data = log.batches[1]
     log.batches[1] = (offset, data[:-1] + bytes([data[-1] ^ 1]))
     assert found(watcher) == [(CORRUPT, 1)]
-    assert watcher.unresolved == 1
+    assert len(watcher.unresolved) == 1
     log.marker(PID, EPOCH)
     log.stable = None
     assert found(watcher) == [(RESOLVED, 0)]

@@ -198,7 +198,7 @@ def _writer_of(finding: Finding) -> str:
     if finding.producer_id is None or finding.producer_id < 0:
         return "its batch has no producer id, so ask all who may write to the topic"
     return (
-        f"producer {finding.producer_id}; `kafka-transactions --bootstrap-server HOST:PORT list` has the transactional "
+        f"producer {finding.producer_id}; `kafka-transactions --bootstrap-server=HOST:PORT list` has the transactional "
         "id, if there is one"
     )
 
@@ -211,8 +211,8 @@ _NOT_GIVEN_AGAIN = (
 )
 _KEEP = "; delete no segment"
 _ABORT_BY_HAND = (
-    "kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
-    "--start-offset {offset}"
+    "kafka-transactions --bootstrap-server=HOST:PORT abort --topic={topic} --partition={partition} "
+    "--start-offset={offset}"
 )
 _ABORT_IS_RIGHT = "nothing: readers of committed data go on, and skip its records, which were not committed"
 _COMPARE = "compare {file} with the broker's own file; if only the copy is damaged, copy it again. If the broker's"
@@ -232,7 +232,7 @@ _RULES: Mapping[str, Rule] = {
                 f"{_COMPARE} is: do not move it away, because a broker takes a folder without it for a stray one, "
                 "renames it (`-stray`), and begins an empty log. Copy {file} of another partition "
                 "or replica of {topic}, or write its two lines, `version: 0` and `topic_id: ID`, with the TopicId that "
-                "`kafka-topics --bootstrap-server HOST:PORT --describe --topic {topic}` shows. Stop {broker} before, "
+                "`kafka-topics --bootstrap-server=HOST:PORT --describe --topic={topic}` shows. Stop {broker} before, "
                 "and start it afterwards",
                 _WITHOUT_FILE,
             ),
@@ -373,7 +373,7 @@ _RULES: Mapping[str, Rule] = {
             ),
             Case(
                 f"{decided.NOT_BY_HAND}, {decided.LET_IT_END}",
-                "kafka-transactions --bootstrap-server HOST:PORT forceTerminateTransaction --transactionalId ID, with "
+                "kafka-transactions --bootstrap-server=HOST:PORT forceTerminateTransaction --transactionalId=ID, with "
                 "the tools of Kafka 4.1 or later and the transactional id that the finding names",
                 "if all brokers had been down until shortly before the copy, nothing: a coordinator aborts what timed "
                 "out meanwhile within seconds of its start. If it does not end: which broker leads that partition of "
@@ -459,8 +459,8 @@ _RULES: Mapping[str, Rule] = {
         then=f"{{unpack}}kafka-dump-log --offsets-decoder {_FILE}{{around}}; then look in the brokers' logs for "
         "`Truncating`, and for an unclean election of the partition that the evidence names",
         decide="set the group's offset to the offset at which the log was cut, before its members fetch again. Kafka "
-        "does so only while no member runs: kafka-consumer-groups --bootstrap-server HOST:PORT --group GROUP "
-        "--reset-offsets --topic TOPIC:PARTITION --to-offset OFFSET --execute",
+        "does so only while no member runs: kafka-consumer-groups --bootstrap-server=HOST:PORT --group=GROUP "
+        "--reset-offsets --topic=TOPIC:PARTITION --to-offset=OFFSET --execute",
         by_hand="a tool or an application that commits made-up offsets, or folders of a topic removed by hand",
         in_test=_PLUS_ONE,
         missing=Reason(

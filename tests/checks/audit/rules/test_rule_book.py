@@ -29,6 +29,7 @@ from kafka_eos_checks.audit.rules.transactions import (
 )
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.testing.exactly_once import _by_rule
+from kafka_eos_checks.watch.advice import Tools
 
 RULES = [
     *(READABLE, *LOG_RULES, *COORDINATOR_RULES, *TRANSACTION_RULES, *OFFSET_RULES, *BESIDE_RULES, *HISTORY_RULES),
@@ -62,7 +63,7 @@ def test_the_broker_to_restart_is_named_and_a_command_on_an_archive_unpacks_it_f
 
 def test_an_abort_by_hand_is_the_next_step_only_where_it_takes_nothing_away() -> None:
     finding = Finding(rule=HANGING, topic="orders", partition=3, offset=57, file="0.log", evidence="open")
-    abort = "kafka-transactions --bootstrap-server HOST:PORT abort --topic orders --partition 3 --start-offset 57"
+    abort = Tools().abort("orders", 3, 57)
     assert rule_of(HANGING).advice(finding)[3] == f"next: first see below what to decide; then {abort}"
     for safe in (AS_DECIDED, TAKES_NOTHING):
         told = rule_of(HANGING).advice(replace(finding, evidence=f"open; {safe}"))
@@ -75,7 +76,7 @@ def test_an_abort_by_hand_is_the_next_step_only_where_it_takes_nothing_away() ->
 def test_the_command_that_sets_a_group_back_executes_and_a_way_without_reading_inputs_again_comes_first() -> None:
     finding = Finding(rule=BEYOND, topic="__consumer_offsets", partition=3, offset=57, file="0.log")
     [decide] = [line for line in rule_of(BEYOND).advice(finding) if line.startswith("decide: ")]
-    assert decide.endswith("--reset-offsets --topic TOPIC:PARTITION --to-offset OFFSET --execute"), "else it only tells"
+    assert decide.endswith("--reset-offsets --topic=TOPIC:PARTITION --to-offset=OFFSET --execute"), "else it only tells"
     for rule in (SKIPPED, OFFSET_ALONE):
         ends = rule_of(rule).advice(replace(finding, rule=rule))[1]
         assert ends.startswith("ends by itself: no; process it by itself, or set the group's offset back, which")
@@ -134,7 +135,7 @@ def test_the_file_of_a_finding_in_a_store_is_copied_before_kafkas_tools_read_it(
 
 def test_a_hanging_transaction_is_told_with_the_command_that_ends_it() -> None:
     finding = Finding(rule=HANGING, topic="orders", partition=3, offset=57)
-    assert "abort --topic orders --partition 3 --start-offset 57" in str(rule_of(HANGING).advice(finding))
+    assert "abort --topic=orders --partition=3 --start-offset=57" in str(rule_of(HANGING).advice(finding))
     assert "diagram" in rule_of(HANGING).next_in_test(finding, Place())
 
 
@@ -143,7 +144,7 @@ def test_before_a_committed_transaction_is_aborted_by_hand_its_producer_is_stopp
     then, decide = rule_of(HANGING).advice(finding)[3:5]
     assert then.startswith("next: keep its records: kafka-dump-log ")
     assert decide.startswith("decide: stop this producer first: ")
-    assert decide.endswith("abort --topic orders --partition 3 --start-offset 57")
+    assert decide.endswith("abort --topic=orders --partition=3 --start-offset=57")
 
 
 def test_a_transaction_that_a_later_marker_ended_is_not_told_to_hang_and_has_no_command_to_abort_it() -> None:

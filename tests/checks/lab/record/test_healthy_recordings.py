@@ -219,7 +219,7 @@ def test_a_cluster_without_its_coordinators_log_fails_and_names_what_hangs_and_t
     unjudged = "hanging transaction (not judged): lost-coordinator-0/00000000000000000000.log byte 4766 offset 72 "
     assert unjudged in said
     assert "for 8.49 s; readers of committed data get none of the 14 offsets from 72 to 85" in said
-    assert "abort --topic lost-coordinator --partition 0 --start-offset 72" in said
+    assert "abort --topic=lost-coordinator --partition=0 --start-offset=72" in said
     page = (tmp_path / "audit.html").read_text(encoding="utf-8")
     assert '<header class="unjudged">' in page
     assert "offset 72" in page

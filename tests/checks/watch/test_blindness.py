@@ -1,0 +1,105 @@
+"""What the watcher cannot see is told as rows, which have a beginning and an end."""
+
+import json
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos_checks.watch.blindness import DELETED, NO_COORDINATOR, NOT_READ
+from kafka_eos_checks.watch.reports import RESOLVED, Row, report_row
+from kafka_eos_checks.watch.watcher import REFRESH_MS, Watcher
+
+from .conftest import PLACE, Log, Written
+
+NOW = 1_700_000_000_000
+
+
+def look(watcher: Watcher, at: int) -> list[Row]:
+    """The rows about what is not seen, of one look."""
+    watcher.poll(at)
+    return [report_row(1, at, one) for one in watcher.blindness.take()]
+
+
+def resumed(written: Written, watcher: Watcher) -> Watcher:
+    again = written.watcher()
+    again.resume(json.loads(json.dumps(watcher.to_json())))
+    return again
+
+
+def test_a_partition_that_is_not_read_has_a_row_until_it_is_read_also_by_the_next_watcher(written: Written) -> None:
+    watcher = written.watcher()
+    assert look(watcher, NOW) == []
+    written.errors[PLACE] = ErrorCode.KAFKA_STORAGE_ERROR
+    [row] = look(watcher, NOW + 1_000)
+    assert row == {
+        "number": 1, "id": f"not read/orders-0/{NOW + 1_000}", "seen_ms": NOW + 1_000, "rule": NOT_READ,
+        "kind": "not judged", "topic": "orders", "partition": 0, "evidence": "KAFKA_STORAGE_ERROR",
+        "since_ms": NOW + 1_000, "since_clock": "watcher", "ends": "unknown",
+    }  # fmt: skip
+    assert look(watcher, NOW + 2_000) == []
+    watcher = resumed(written, watcher)
+    assert look(watcher, NOW + 3_000) == [], "its row is there"
+    written.errors.clear()
+    [over] = look(watcher, NOW + 65_000)
+    assert (over["rule"], over["kind"], over["resolves"]) == (RESOLVED, "not judged", row["id"])
+    assert over["evidence"] == "not read, for 1 min 4 s: it is read again"
+    written.leaders[PLACE] = -1
+    [again] = look(watcher, NOW + 65_000 + REFRESH_MS)
+    assert (again["evidence"], again["id"] != row["id"]) == ("no leader", True)
+
+
+def test_a_partition_whose_topic_is_deleted_is_not_missed_and_one_that_may_come_back_is(written: Written) -> None:
+    other = "payments", 0
+    written.logs[other] = Log()
+    watcher = written.watcher()
+    for place in (PLACE, other):
+        written.errors[place] = ErrorCode.KAFKA_STORAGE_ERROR
+    assert {row["topic"] for row in look(watcher, NOW)} == {"orders", "payments"}
+    del written.logs[PLACE]
+    written.unsure = {"payments"}
+    [over] = look(watcher, NOW + REFRESH_MS)
+    assert (over["topic"], over["evidence"]) == ("orders", "not read, for 10 s: its topic was deleted")
+
+
+def test_a_topic_that_is_not_there_has_a_row_until_it_is_there_or_not_asked_for(written: Written) -> None:
+    watcher = written.watcher(topics=frozenset({"orders", "later"}))
+    [row] = look(watcher, NOW)
+    assert (row["rule"], row["topic"], "partition" in row) == (NOT_READ, "later", False)
+    kept = watcher.to_json()
+    written.logs["later", 0] = Log()
+    [over] = look(watcher, NOW + REFRESH_MS)
+    assert over["resolves"] == row["id"] == f"not read/later/{NOW}"
+    watcher = written.watcher()
+    watcher.resume(kept)
+    assert [over["resolves"] for over in look(watcher, NOW)] == [row["id"]]
+
+
+def test_offsets_that_were_deleted_before_they_were_read_are_a_row_with_their_range(written: Written) -> None:
+    watcher = written.watcher()
+    look(watcher, NOW)
+    written.logs[PLACE] = Log(start=3_001, end=3_001)
+    [row] = look(watcher, NOW + 1_000)
+    assert (row["rule"], row["kind"], row["offset"], row["end"]) == (DELETED, "not judged", 0, 3_001)
+    assert (row["evidence"], row["ends"]) == ("offsets 0 to 3000", "never")
+
+
+def test_coordinators_that_do_not_tell_have_a_row_until_they_do_or_nothing_is_open(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.data(7, 3, 0)
+    written.known = None
+    told: list[str] = []
+    watcher = written.watcher(told)
+    [row] = look(watcher, NOW)
+    assert (row["rule"], row["evidence"]) == (NO_COORDINATOR, "they do not answer")
+    written.known = {}
+    [over] = look(watcher, NOW + 1_000)
+    assert (over["resolves"], over["evidence"][-5:]) == (row["id"], "again")
+    written.logs["__transaction_state", 0] = Log()
+    written.leaders["__transaction_state", 0] = -1
+    rows = look(watcher, NOW + REFRESH_MS)
+    assert [row["evidence"] for row in rows if row["rule"] == NO_COORDINATOR] == [
+        "a partition of __transaction_state has no leader"
+    ]
+    log.marker(7, 3)
+    [over] = look(watcher, NOW + REFRESH_MS + 1_000)
+    assert over["evidence"] == "coordinators do not tell, for 1 s: no transaction is open any more"
+    assert told[-1] == "no transaction is open any more, after 1 s"
+    assert look(watcher, NOW + REFRESH_MS + 2_000) == []
