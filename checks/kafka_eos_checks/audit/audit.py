@@ -37,7 +37,7 @@ from kafka_eos_checks.audit.completeness import (
 from kafka_eos_checks.audit.engines.cost import Bill, bill
 from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, asker, costs_of, open_engine
 from kafka_eos_checks.audit.events.history_files import read_events
-from kafka_eos_checks.audit.findings import Finding, Kind
+from kafka_eos_checks.audit.findings import MOST_KNOWN, Finding, Kind
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, by_cluster, commands_for, open_inputs
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.jepsen.by_key import Judged
@@ -183,6 +183,7 @@ def run(
     explain_cost: bool = False,
     jobs: int = 1,
     take: Callable[[Found], None] | None = None,
+    known: Collection[tuple[Any, ...]] = frozenset(),
 ) -> Audit:
     """Audit as :func:`audit` does, and return all findings and the figures of each log.
 
@@ -202,6 +203,7 @@ def run(
         jobs: the number of processes of the engine ``local``, where the input is worth it; see :class:`LocalEngine`.
         take: is given all findings where they are; the result then has only the first ones of each rule and kind,
             unless ``oracle`` needs all.
+        known: the identities of violations that an earlier audit has found, see :func:`findings.read_known`.
 
     Raises:
         UnusableInput: also when ``as_jepsen`` is given and there is not exactly one run.
@@ -231,6 +233,7 @@ def run(
                 jobs=jobs,
                 take=take_once,
                 keep=take is None or oracle is not None,
+                known_before=known,
             )
             if oracle is None or not result.logs:
                 return result
@@ -275,10 +278,12 @@ def of_inputs(
     jobs: int = 1,
     take: Callable[[Found], None] | None = None,
     keep: bool = True,
+    known_before: Collection[tuple[Any, ...]] = frozenset(),
 ) -> Audit:
     """Audit inputs that are open already, as :func:`run` does. Without logs, histories are judged by themselves.
 
-    ``keep`` says whether the result has all findings, or only the first ones of each rule and kind.
+    ``keep`` says whether the result has all findings, or only the first ones of each rule and kind; ``known_before``
+    are the known ones of :func:`run`.
 
     Raises:
         UnusableInput: there is neither a log nor a history among them, or nothing fits a declared application.
@@ -314,6 +319,8 @@ def of_inputs(
             judged.add(*jepsen_verdicts(inputs, running))
         for more in judged.found:
             found += more
+        if known_before:
+            found = _with_known(found, known_before)
         tally, numbers = found.tally, found.numbers()
         if take is not None:
             take(found)
@@ -658,6 +665,23 @@ def _demand_one_cluster(audits: Sequence[LogAudit], source: moments.Source, inpu
         raise UnusableInput(f"transactions of several clusters: {places}; {commands_for(inputs)}")
 
 
+def _with_known(found: Found, known: Collection[tuple[Any, ...]]) -> Found:
+    """The same findings; violations that are known already are of that kind.
+
+    Raises:
+        UnusableInput: they are too many for one process.
+    """
+    if len(found) > MOST_KNOWN:
+        raise UnusableInput(f"{len(found):,} findings, and --known is for at most {MOST_KNOWN:,}; audit without it")
+    return Found(
+        found.engine,
+        own=[
+            replace(each, kind=Kind.KNOWN.value) if each.is_violation and each.identity in known else each
+            for each in found
+        ],
+    )
+
+
 def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
     """The bill of an audit.
 
@@ -993,6 +1017,8 @@ def _verdict(
     if rule in OF_MARKERS and recent and recent == int(figures[rule_of(rule).subject]) - unknown:  # nothing was judged
         why.append((ALL_RECENT, recent, None))
         figures, unknown, recent = {**figures, UNKNOWN: unknown + recent}, unknown + recent, 0
+    known = tally.counts[rule, Kind.KNOWN]
+    figures = {**figures, Kind.KNOWN.value: known} if known else figures
     evidence = [
         *_shortened([finding.in_words() for finding in first], violations),
         *_shortened([finding.in_words() for finding in first_others], others),

@@ -147,7 +147,14 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         type=Path,
         metavar="FILE",
         help="write all findings as .jsonl, .csv or .parquet, by the file's name; `kind` is violation, told, too "
-        "recent or not judged",
+        "recent, not judged or known",
+    )
+    parser.add_argument(
+        "--known",
+        type=Path,
+        metavar="FILE.jsonl",
+        help="do not count violations again that an earlier audit, of the same directories by the same names, wrote with "
+        "--findings: the exit code is that of new ones",
     )
     parser.add_argument("--sink", type=_name, metavar="TABLE", help="append all findings to a table of Spark's catalog")
     parser.add_argument(
@@ -211,6 +218,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from kafka_eos_checks.kit.terminal import answer_console, print_verdicts  # noqa: PLC0415
     from kafka_eos_checks.kit.verdict import headline  # noqa: PLC0415
 
+    if arguments.oracle and arguments.known:
+        arguments.parser.error("--oracle compares all findings with those of the readable rules; leave out --known")
     if arguments.oracle and arguments.no_crc:
         arguments.parser.error("--oracle compares with a decoder that always looks at the CRC; leave out --no-crc")
     try:
@@ -252,7 +261,12 @@ def _print_notes(result: "Audit") -> None:
     from kafka_eos_checks.kit.terminal import answer_console  # noqa: PLC0415
 
     shown = {verdict.name for verdict in result.verdicts if not verdict.ok or verdict.unknown}  # with its evidence
-    for kind, title in ((Kind.TOLD, "told, no violation"), (Kind.TOO_RECENT, "too recent to judge")):
+    titles = {
+        Kind.KNOWN: "known, found before",
+        Kind.TOLD: "told, no violation",
+        Kind.TOO_RECENT: "too recent to judge",
+    }
+    for kind, title in titles.items():
         own = [note for note in result.notes if note.kind == kind and note.rule not in shown]
         count = sum(number for (rule, of), number in result.counts.items() if of == kind and rule not in shown)
         recent = {verdict.name: verdict.recent for verdict in result.verdicts if verdict.recent}
@@ -375,6 +389,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str],
             explain_cost=arguments.explain_cost,
             jobs=arguments.jobs or os.cpu_count() or 1,
             take=take,
+            known=findings.read_known(arguments.known) if arguments.known else (),
         )
         if arguments.json:
             write(arguments.json, lambda: write_verdicts(arguments.json, result.verdicts))

@@ -35,12 +35,14 @@ class Kind(StrEnum):
     NOT_JUDGED: the input lacks facts that are needed to judge it.
     TOO_RECENT: another log, which is needed to judge it, may be a copy from an earlier moment.
     TOLD: worth knowing, and no violation: somebody did it on purpose, or it ends by itself.
+    KNOWN: a violation that an earlier audit has found, see :func:`read_known`.
     """
 
     VIOLATION = "violation"
     NOT_JUDGED = "not judged"
     TOO_RECENT = "too recent"
     TOLD = "told"
+    KNOWN = "known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,12 @@ class Finding:
         offset, *others = (-1 if number is None else number for number in (self.offset, *numbers))
         place = self.broker, self.topic, self.partition, offset, self.rule
         return *place, self.kind, self.file, self.run, *others, self.evidence
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What a later audit finds again: rule and place, without the words and without segments, which are deleted."""
+        batch = self.offset, self.producer_id, self.producer_epoch, self.base_sequence
+        return self.rule, self.broker, self.topic, self.partition, self.run, *batch
 
     @property
     def where(self) -> str:
@@ -249,6 +257,29 @@ def write_findings(path: Path, findings: Iterable[Finding]) -> None:
         with pq.ParquetWriter(path, arrow_schema(COLUMNS)) as written:
             while some := list(islice(rest, WRITTEN_AT_ONCE)):
                 written.write_batch(to_arrow(some))
+
+
+MOST_KNOWN = 100_000  # findings of an audit that can be compared with known ones, which one process does
+
+
+def read_known(path: Path) -> frozenset[tuple[Any, ...]]:
+    """The identities of the violations in a ``.jsonl`` file of findings, those that were known then included.
+
+    Raises:
+        OSError: the file cannot be read, or is no such file; the message names the line.
+    """
+    known = set()
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                row = json.loads(line)
+                finding = Finding(**{field.name: row[field.name] for field in fields(Finding) if field.name in row})
+            except (ValueError, TypeError) as error:
+                words = f"{path}: line {number} is no finding; give the .jsonl file of --findings of an earlier audit"
+                raise OSError(words) from error
+            if finding.kind in {Kind.VIOLATION, Kind.KNOWN}:
+                known.add(finding.identity)
+    return frozenset(known)
 
 
 class TableRefused(OSError):  # noqa: N818 - named for the refusal

@@ -457,6 +457,44 @@ def test_findings_are_written_as_json_lines_csv_and_parquet(tmp_path: Path) -> N
     assert [Finding(**row) for row in parquet.read_table(tmp_path / "f.parquet").to_pylist()] == [FINDING, FINDING]
 
 
+@pytest.mark.parametrize("options", [[], ["--spark"]], ids=["in process", "spark"])
+def test_violations_that_an_earlier_audit_has_found_do_not_count_again(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = tmp_path / "before.jsonl", tmp_path / "after.jsonl"
+    if options:
+        pytest.importorskip("pyspark")
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+    call = ["audit", str(tmp_path / "logs"), *options, "--findings", str(after)]
+    assert cli.main([*call[:-1], str(before)]) == 1
+    assert cli.main([*call, "--known", str(before), "--json", str(tmp_path / "v.json")]) == 0
+    said = capsys.readouterr().out
+    assert "known, found before: 1\nduplicate (known): orders-0/" in said
+    [row] = map(json.loads, after.read_text().splitlines())
+    assert {**row, "kind": "violation"} == json.loads(before.read_text())
+    [verdict] = [each for each in read_verdicts(tmp_path / "v.json") if each.name == "duplicate"]
+    assert (verdict.found, verdict.figures["known"]) == ("0 findings", 1)
+    assert cli.main([*call, "--known", str(after)]) == 0, "what was known stays known"
+    write_log(tmp_path / "logs" / "orders-1", faulty())
+    assert cli.main([*call, "--known", str(before)]) == 1
+    assert sorted(json.loads(line)["kind"] for line in after.read_text().splitlines()) == ["known", "violation"]
+    assert cli.main([*call, "--known", str(tmp_path / "logs" / "orders-1" / f"{0:020d}.log")]) == 2
+    assert "line 1 is no finding; give the .jsonl file of --findings" in capsys.readouterr().err
+
+
+def test_too_many_findings_are_not_compared_with_known_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+    known = tmp_path / "known.jsonl"
+    assert cli.main(["audit", str(tmp_path / "logs"), "--findings", str(known)]) == 1
+    monkeypatch.setattr("kafka_eos_checks.audit.audit.MOST_KNOWN", 0)
+    assert cli.main(["audit", str(tmp_path / "logs"), "--known", str(known)]) == 2
+    assert "1 findings, and --known is for at most 0; audit without it" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["audit", str(tmp_path / "logs"), "--known", str(known), "--oracle"])
+
+
 @pytest.mark.parametrize("logs", [True, False])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_text_of_a_history_that_no_stream_can_write_is_written_as_escapes(
