@@ -83,6 +83,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import inf, isinf
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -121,6 +122,7 @@ from kafka_eos_checks.audit.segments.headers import (
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH, Marks
 from kafka_eos_checks.audit.segments.reading import read_marked
 from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.kit.verdict import first_of
 
 TORN, HANGING, NO_TRANSACTION = "torn transaction", "hanging transaction", "marker without transaction"
 FENCED, OLD_COORDINATOR = "fenced producer committed", "marker of an old coordinator"
@@ -619,6 +621,10 @@ class Unmatched:
         other = f"{OUT_OF_TURN} {self.among[0].decision.name} of {which}transaction {names}"
         return f"it is the marker of {Named.of(self.later)}, and {other}"
 
+    def is_like(self, other: "Unmatched") -> bool:
+        """Whether another marker has the same decision about the same transactions."""
+        return (self.marker.decision, self.meant) == (other.marker.decision, other.meant)
+
     @property
     def is_decided(self) -> bool:
         """Whether the data that the marker ends belongs to a transaction that had been decided by then."""
@@ -658,15 +664,14 @@ class Matching:
     """The markers of each transaction.
 
     Attributes:
-        seen: by transaction and decision, markers that certainly belong to it: at most two, of different partitions,
-            those that end data first.
+        seen: by transaction and decision, markers that certainly belong to it: the first of each partition.
         unmatched: markers that contradict the coordinator's log.
         unknown: markers that cannot be judged.
         reasons: for each reason, the markers that cannot be judged.
         recent: markers whose transaction may be newer than the copy of the coordinator's log.
     """
 
-    seen: dict[Named, dict[ControlType, list[Placed]]] = field(default_factory=lambda: defaultdict(dict))
+    seen: dict[Named, dict[ControlType, dict[Place, Placed]]] = field(default_factory=lambda: defaultdict(dict))
     unmatched: list[Unmatched] = field(default_factory=list)
     unknown: list[tuple[PartitionTransactions, Marker]] = field(default_factory=list)
     reasons: Reasons = field(default_factory=Reasons)
@@ -694,17 +699,13 @@ class Matching:
             self._keep(Named.of(transaction), marker.decision, (partition, marker))
 
     def _keep(self, name: Named, decision: ControlType, placed: Placed) -> None:
-        kept = self.seen[name].setdefault(decision, [])
-        if all(other is not placed[0] for other, _ in kept):
-            kept.append(placed)
-            kept.sort(key=lambda each: each[1].ends is None)
-            del kept[2:]
+        self.seen[name].setdefault(decision, {}).setdefault(placed[0].place, placed)
 
     def take(self, other: "Matching") -> None:
         """Add the markers of another matching."""
         for name, decisions in other.seen.items():
             for decision, kept in decisions.items():
-                for placed in kept:
+                for placed in kept.values():
                     self._keep(name, decision, placed)
         self.unmatched += other.unmatched
         self.unknown += other.unknown
@@ -872,29 +873,33 @@ def _ways(marker: Marker, own: list[Transaction], before: int) -> Iterator[int]:
 
 def contradictions(matching: Matching) -> Iterator[Finding]:
     """Find torn transactions (each once), markers without a transaction, and markers that are too recent to judge."""
-    torn: set[Named] = set()
+    torn: dict[Named, list[Unmatched]] = {}
     for unmatched in matching.unmatched:
         partition, marker = unmatched.partition, unmatched.marker
         if marker.decision is None:
             continue
         other = ControlType.COMMIT if marker.decision is ControlType.ABORT else ControlType.ABORT
         names = [Named.of(transaction) for transaction in unmatched.meant]
-        if torn.intersection(names):
+        if (known := next((name for name in names if name in torn), None)) is not None:
+            torn[known] += [unmatched] if unmatched.is_like(torn[known][0]) else []
             continue
         name = next((name for name in names if other in matching.seen[name]), None)
         if name is None:
             yield _without_transaction(unmatched)
             continue
-        torn.add(name)
-        found = _torn((partition, marker), matching.seen[name][other], str(name))
-        yield replace(found, evidence=f"{found.evidence}; or {said}") if (said := unmatched.otherwise) else found
+        torn[name] = [unmatched]
+    for name, unlike in torn.items():
+        own = ((each.partition, each.marker) for each in unlike)
+        found = _torn([*own, *chain(*(kept.values() for kept in matching.seen[name].values()))], str(name))
+        yield replace(found, evidence=f"{found.evidence}; or {said}") if (said := unlike[0].otherwise) else found
     for partition, marker in matching.recent:
         decision = "a marker" if marker.decision is None else marker.decision.name
         evidence = f"{decision} of a later moment than the copy of its log of __transaction_state"
         yield partition.finding(NO_TRANSACTION, marker, evidence, Kind.TOO_RECENT)
     for name, seen in matching.seen.items():
         if len(seen) > 1 and name not in torn:
-            yield _torn(seen[ControlType.ABORT][0], seen[ControlType.COMMIT], str(name))
+            aborted, committed = (list(seen[each].values()) for each in (ControlType.ABORT, ControlType.COMMIT))
+            yield _torn([*sorted(aborted, key=_without_data), *committed], str(name))
 
 
 def _without_transaction(unmatched: Unmatched) -> Finding:
@@ -913,23 +918,42 @@ def _without_transaction(unmatched: Unmatched) -> Finding:
 
 def torn_by_epoch(matching: Matching) -> Iterator[Finding]:
     """Find torn transactions among the markers that could not be matched, by epoch only."""
-    by_epoch: dict[tuple[int, int], dict[ControlType, Placed]] = defaultdict(dict)
+    by_epoch: dict[tuple[int, int], dict[ControlType, list[Placed]]] = defaultdict(dict)
     for partition, marker in (*matching.unknown, *matching.recent):
         if marker.ends is not None and marker.ends.epoch == marker.epoch - 1 and marker.decision is not None:
-            by_epoch[marker.producer_id, marker.epoch].setdefault(marker.decision, (partition, marker))
+            by_epoch[marker.producer_id, marker.epoch].setdefault(marker.decision, []).append((partition, marker))
     for decisions in by_epoch.values():
         if len(decisions) > 1:
-            yield _torn(decisions[ControlType.ABORT], [decisions[ControlType.COMMIT]], "the transaction of this epoch")
+            markers = [*decisions[ControlType.ABORT], *decisions[ControlType.COMMIT]]
+            yield _torn(markers, "the transaction of this epoch")
 
 
-def _torn(here: Placed, there: Sequence[Placed], which: str) -> Finding:
-    """A marker that contradicts others; the evidence names one of them, in another partition if possible."""
-    partition, marker = here
-    other, second = next((placed for placed in there if placed[0] is not partition), there[0])
+def _without_data(placed: Placed) -> bool:
+    return placed[1].ends is None
+
+
+def _torn(markers: Sequence[Placed], which: str) -> Finding:
+    """The first of some markers, which others contradict.
+
+    The evidence names the first others of each decision, one of a partition, those in other partitions and those that
+    end data first. So it tells which decision is the odd one.
+    """
+    partition, marker = markers[0]
+    by_decision: dict[ControlType, dict[Place, Placed]] = {each: {} for each in ControlType}
+    for placed in sorted(markers[1:], key=lambda each: (each[0].place == partition.place, _without_data(each))):
+        assert placed[1].decision is not None, "only a marker with a decision is seen"
+        by_decision[placed[1].decision].setdefault(placed[0].place, placed)
     assert marker.decision is not None, "only a marker with a decision contradicts another"
-    assert second.decision is not None, "only a marker with a decision is seen"
-    elsewhere = f"{second.decision.name} at {other.log.topic}-{other.log.partition} offset {second.offset}"
-    return partition.finding(TORN, marker, f"{which}: {marker.decision.name} here, {elsewhere}")
+    alike = by_decision.pop(marker.decision)
+    alike.pop(partition.place, None)
+    [(other, unlike)] = by_decision.items()
+    here = f"{marker.decision.name} here" + (f" and at {_places(alike)}" if alike else "")
+    return partition.finding(TORN, marker, f"{which}: {here}, {other.name} at {_places(unlike)}")
+
+
+def _places(markers: Mapping[Place, Placed]) -> str:
+    names = [f"{topic}-{number} offset {marker.offset}" for (topic, number), (_, marker) in markers.items()]
+    return first_of(names, SHOWN_NUMBERS)
 
 
 class Fate(NamedTuple):

@@ -1248,7 +1248,27 @@ def test_a_torn_transaction_is_told_with_its_marker_on_another_partition_though_
     coordinator(tmp_path, EMPTY, *ended("COMMIT", 0, 2), version=2)
     partition(tmp_path, 0, ("data", 0), (COMMIT, 1), (COMMIT, 1), (ABORT, 1))
     partition(tmp_path, 1, (COMMIT, 1))
-    assert evidence(tmp_path, TORN) == "transaction 0 of 't': ABORT here, COMMIT at orders-1 offset 0"
+    told = "transaction 0 of 't': ABORT here, COMMIT at orders-1 offset 0, orders-0 offset 1"
+    assert evidence(tmp_path, TORN) == told
+
+
+@pytest.mark.parametrize("has_log", [True, False])
+@pytest.mark.parametrize(("odd", "other"), [(ABORT, COMMIT), (COMMIT, ABORT)])
+def test_the_siblings_of_a_marker_tell_which_decision_is_the_odd_one(
+    odd: ControlType, other: ControlType, has_log: bool, tmp_path: Path
+) -> None:
+    if has_log:
+        coordinator(tmp_path, EMPTY, *ended("COMMIT", 0, 2), version=2, partitions=range(9))
+    for number in range(9):
+        partition(tmp_path, number, *[("plain", 0)] * number, ("data", 0), (odd if number == 4 else other, 1))
+    which = "transaction 0 of 't'" if has_log else "the transaction of this epoch"
+    five = "orders-0 offset 1, orders-1 offset 2, orders-2 offset 3, orders-3 offset 4"
+    if odd is ABORT:
+        told = f"ABORT here, COMMIT at {five}, orders-5 offset 6 and 3 more"
+    else:
+        five = five.partition(", ")[2]
+        told = f"ABORT here and at {five}, orders-5 offset 6, orders-6 offset 7 and 2 more, COMMIT at orders-4 offset 5"
+    assert evidence(tmp_path, TORN) == f"{which}: {told}"
 
 
 def test_a_transaction_that_is_torn_in_several_ways_is_found_once(tmp_path: Path) -> None:
@@ -1256,7 +1276,8 @@ def test_a_transaction_that_is_torn_in_several_ways_is_found_once(tmp_path: Path
     coordinator(tmp_path, *states, version=0, partitions=(0, 1, 2))
     for number, marker in enumerate(((ABORT, 1), (COMMIT, 0), (ABORT, 0))):
         partition(tmp_path, number, ("data", 0), marker)
-    assert evidence(tmp_path, TORN) == "transaction 0 of 't': ABORT here, COMMIT at orders-1 offset 1"
+    told = "transaction 0 of 't': ABORT here and at orders-0 offset 1, COMMIT at orders-1 offset 1"
+    assert evidence(tmp_path, TORN) == told
 
 
 def test_in_a_compacted_log_a_decision_that_was_given_up_contradicts_no_marker(tmp_path: Path) -> None:
