@@ -210,6 +210,10 @@ _WRITER = "which application wrote it at that time ({writer})"
 _BOTH_READ = (
     f"{_WRITER}; whether consumers have read both copies, by their groups' offsets, or can skip the second{_KEEP}"
 )
+_ENDED_OTHERWISE = (
+    "compare the marker with the decision of the coordinator, which the finding names: what was committed and is "
+    "aborted here has to be produced again; of what was aborted and is committed here, whether consumers have read it"
+)
 _NOT_GIVEN_AGAIN = (
     "no; process it by itself, or set the group's offset back, which has all inputs after it processed again, too"
 )
@@ -345,6 +349,20 @@ _RULES: Mapping[str, Rule] = {
         "kafka-dump-log --transaction-log-decoder of __transaction_state, and the operators' shell history for "
         "kafka-transactions abort",
         cases=(
+            Case(
+                t.AS_BY_HAND,
+                _DUMP_DATA,
+                _ENDED_OTHERWISE,
+                means="A transaction is complete, and in a partition its records were ended by hand.",
+                by_hand="`kafka-transactions abort`, by hand, of a transaction that its coordinator has decided",
+            ),
+            Case(
+                t.BY_ANOTHER,
+                _DUMP_DATA,
+                _ENDED_OTHERWISE,
+                means="A transaction is complete, and a partition lacks its marker. Its records have the decision of "
+                "another transaction.",
+            ),
             Case(
                 t.WITHOUT_MARKER,
                 _DUMP_DATA,

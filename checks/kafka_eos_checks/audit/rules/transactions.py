@@ -21,7 +21,8 @@ the marker of the next transaction, if that transaction has this decision and no
     nobody wrote it: Kafka 4.3 takes a partition without a leader for deleted and completes without its marker (finding
     no-leader-no-marker). Then the data are there, and the next marker of the producer id has ended them. Markers are
     counted by producer id and epoch: there are at least as many as transactions with that epoch are complete. The
-    finding is at the end of the log. Data that are still open are not counted again, because they hang.
+    finding is at the end of the log, or, in transaction version 2, at the transaction's data, if a marker with another
+    epoch has ended them. Data that are still open are not counted again, because they hang.
 
 ``marker without transaction``
     A marker for which the coordinator's log has no PREPARE of that decision with that partition. In the order of the
@@ -121,7 +122,7 @@ from kafka_eos_checks.audit.segments.headers import (
 )
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH, Marks
 from kafka_eos_checks.audit.segments.reading import read_marked
-from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.segments.splits import PartitionLog, segment_with
 from kafka_eos_checks.kit.verdict import first_of
 
 TORN, HANGING, NO_TRANSACTION = "torn transaction", "hanging transaction", "marker without transaction"
@@ -144,6 +145,7 @@ READ = (
 UNKNOWN, RECENT = "unknown", "recent"  # names of figures
 FIRST_LEADER = 0  # the leader epoch of a partition that was made just now
 WITHOUT_MARKER, OUT_OF_TURN = "the log ends without", "this partition has no"  # words of findings
+AS_BY_HAND, BY_ANOTHER = "as `kafka-transactions abort` writes it", "which is of another transaction"  # likewise
 SHOWN_NUMBERS = 5  # the most transactions that a finding names
 MOST_WAYS = 64  # of assigning the markers of a partition to transactions; with more of them it is unknown
 # Why something cannot be judged, and what the user could give.
@@ -1404,6 +1406,30 @@ class Owed:
     doubtful: int = 0
 
 
+class EndedOtherwise(NamedTuple):
+    """Data that a marker with another epoch than the next one has ended, as no coordinator does in version 2.
+
+    Attributes:
+        offset: where the data begin.
+        marker_at: the offset of the marker.
+        marker_epoch: its epoch.
+        decision: its decision; None if the cleaner has emptied it.
+    """
+
+    offset: int
+    marker_at: int
+    marker_epoch: int
+    decision: ControlType | None
+
+    def in_words(self, data_epoch: int) -> str:
+        """The marker, what it ended, and who writes such a marker."""
+        marker = "a marker" if self.decision is None else self.decision.name
+        ended = f"{marker} at offset {self.marker_at} has ended its data from offset {self.offset} on"
+        if self.marker_epoch == data_epoch:
+            return f"{ended}; it has the epoch of the data, {data_epoch}, {AS_BY_HAND}"
+        return f"{ended}; it has epoch {self.marker_epoch}, {BY_ANOTHER}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class There:
     """The markers of a producer id and epoch that a partition has.
@@ -1412,11 +1438,13 @@ class There:
         markers: how many there are.
         follows: whether the producer has a marker of an earlier epoch.
         unended: epochs of its data that are open, or were when data of a later epoch came.
+        otherwise: the last data of the epoch before that another marker has ended; None without any.
     """
 
     markers: int
     follows: bool
     unended: Collection[int]
+    otherwise: EndedOtherwise | None = None
 
 
 def begins_with_zero(log: PartitionLog, start: int | None) -> bool:
@@ -1475,13 +1503,18 @@ def missing(partition: Log, owed: Owed, there: There, moments: Moments, judged: 
             evidence = f"at least {due} transactions of the epoch are complete, the last {owed.name} ({complete}), and "
             evidence += f"{WITHOUT_MARKER} the markers of {lost} of them"
         evidence += f", found {there.markers}"
+        file, offset = partition.log.segments[-1], partition.end
+        if there.otherwise is not None and not owed.ordered:
+            evidence += f"; {there.otherwise.in_words(owed.epoch - 1)}"
+            offset = there.otherwise.offset
+            file = segment_with(partition.log, offset)
         found = Finding(
             rule=TORN,
             topic=place[0],
             partition=place[1],
             broker=partition.log.broker,
-            file=partition.log.segments[-1],
-            offset=partition.end,
+            file=file,
+            offset=offset,
             producer_id=owed.producer_id,
             producer_epoch=owed.epoch,
             evidence=evidence,
@@ -1522,9 +1555,13 @@ def lost_markers(
     markers: Counter[tuple[Place, int, int]] = Counter()
     lowest: dict[tuple[Place, int], int] = {}
     unended: dict[tuple[Place, int], set[int]] = defaultdict(set)
+    otherwise: dict[tuple[Place, int, int], EndedOtherwise] = {}
     for place, partition in owing.items():
         for marker in partition.markers:
             markers[place, marker.producer_id, marker.epoch] += 1
+            if marker.ends is not None and marker.epoch != marker.ends.epoch + 1:
+                told = EndedOtherwise(marker.ends.offset, marker.offset, marker.epoch, marker.decision)
+                otherwise[place, marker.producer_id, marker.ends.epoch + 1] = told
             if marker.epoch >= 0:
                 own = place, marker.producer_id
                 lowest[own] = min(marker.epoch, lowest.get(own, marker.epoch))
@@ -1536,6 +1573,7 @@ def lost_markers(
             markers=markers[place, pid, epoch],
             follows=lowest.get((place, pid), epoch) < epoch,
             unended=unended.get((place, pid), ()),
+            otherwise=otherwise.get((place, pid, epoch)),
         )
         owed = _owed(partition, transactions, moments, owes_from(partition, since, moments))
         if owed is not None:
