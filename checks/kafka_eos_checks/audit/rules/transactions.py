@@ -369,6 +369,11 @@ class PartitionTransactions:
                     last_stable_offset=marker.last_stable_offset,
                 )
 
+    @property
+    def first_hole(self) -> int | None:
+        """The first missing offset of the first hole; None without one."""
+        return self.hole_starts[0] if self.hole_starts else None
+
     def index_of(self, segment: str) -> None:
         """Nothing; see :meth:`kafka_eos_checks.audit.rules.beside.Aborts.index_of`."""
 

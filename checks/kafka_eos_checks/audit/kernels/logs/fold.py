@@ -109,6 +109,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
                 holes=combine.holes,
                 before=combine.holes - chunk.holes,
                 disordered=chunk.disordered,
+                first_hole=chunk.first_hole,
                 hole_starts=chunk.hole_starts,
             )
         missing += filter(None, [chunk.thinned])
