@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -78,7 +78,7 @@ from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog, segme
 from kafka_eos_checks.audit.weights import LEAST_WEIGHT
 from kafka_eos_checks.kit.recording import as_given
 from kafka_eos_checks.kit.terminal import progress_console
-from kafka_eos_checks.kit.verdict import Verdict, counted
+from kafka_eos_checks.kit.verdict import Verdict, counted, first_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,6 +98,7 @@ LOOK_FOR_MISSING = (
     "next: look into the folder of each for a segment that is missing, packed or cut; copy cleaner-offset-checkpoint, "
     "too, or compare with another replica; if the topic was never compacted, its records there are lost"
 )
+SHOWN_LOGS = 10  # that are not judged for one reason
 READ_TO_DRAW = 32 << 20  # bytes that are read once more to know whether a finding can be drawn
 TRIES = 3  # a running broker may delete segments while they are audited
 HARD_LINKS = "a copy of hard links keeps all segments, and is made at once, on one file system: cp -al DIRECTORY COPY"
@@ -635,7 +636,9 @@ def _of_logs(inputs: Inputs, source: moments.Source, engine: Engine, check_crc: 
     with_cut = replace(source, cut=cut)
     drafts, found, known, ended, decided_on = transaction_verdicts(scanned, engine, with_cut, check_crc=check_crc)
     told = {(each.log.topic, each.log.partition) for each in incomplete}
-    incomplete += unseen_partitions(decided_on - told, inputs.logs, source)
+    unseen = list(unseen_partitions(decided_on - told, inputs.logs, source))
+    incomplete += unseen
+    found_in_logs += list(_unreadable((), unseen, ()))
     others = [
         (drafts, found),
         offset_verdicts(scanned, engine, known, check_crc=check_crc),
@@ -746,7 +749,9 @@ def _readable(
     if incomplete:
         figures = {**figures, "incomplete": len(incomplete)}
     why: dict[Reason, list[str]] = {reason: [] for reason in sorted({each.why for each in unsure})}
+    also: dict[Reason, list[str]] = defaultdict(list)
     for each in unsure:
+        also[each.why] += [str(each.log)] * bool(why[each.why])
         why[each.why].append(each.in_words())
     said = [*(each.in_words() for each in (*certain, *unsure)), *(each.in_words() for each in damaged)]
     lacking, elsewhere = why.get(MISSING_INSIDE, ()), why.get(NAMED_PARTITION, ())
@@ -755,6 +760,7 @@ def _readable(
     nouns = {LINKED: "link", TOO_DEEP: "folder", MISNAMED: "path", MIXED: "topic"}
     told = (
         f"{counted(len(own), nouns.get(reason, 'log'))}: {reason.words}; the first: {own[0]}"
+        + (f"; also {first_of(also[reason], SHOWN_LOGS)}" if also[reason] else "")
         for reason, own in why.items()
     )
     return Verdict(
@@ -776,7 +782,7 @@ def _readable(
 def _unreadable(
     audits: Iterable[LogAudit], incomplete: Iterable[Incomplete], damaged: Iterable[DamagedFile]
 ) -> Iterator[Finding]:
-    """The corrupt regions of the logs, the logs that certainly lack records, and damaged files, as findings."""
+    """The corrupt regions of the logs, the logs that lack records, or may, and damaged files, as findings."""
 
     def found(log: PartitionLog | DamagedFile, file: str, evidence: str) -> Finding:
         topic, partition, broker = log.topic, log.partition, log.broker
@@ -787,8 +793,8 @@ def _unreadable(
             if _is_corrupt(audit, file, region):
                 yield replace(found(audit.log, file, _in_words(region)), position=region.position)
     for each in incomplete:
-        if each.is_certain:
-            yield replace(found(each.log, each.file, each.in_words()), offset=each.offset)
+        kind = Kind.VIOLATION if each.is_certain else Kind.NOT_JUDGED
+        yield replace(found(each.log, each.file, each.in_words()), offset=each.offset, kind=kind.value)
     for spoilt in damaged:
         yield found(spoilt, spoilt.damaged.file, spoilt.damaged.in_words())
 

@@ -208,7 +208,7 @@ _SENT_TWICE = "Readers get the same records twice."
 _KEEP = "; delete no segment"
 _WRITER = "which application wrote it at that time ({writer})"
 _BOTH_READ = (
-    f"{_WRITER}; whether consumers have read both copies, by their groups' offsets, or can skip the second{_KEEP}"
+    f"{_WRITER}; whether consumers have read both copies, by the offsets of their groups, or can skip the second{_KEEP}"
 )
 _ENDED_OTHERWISE = (
     "compare the marker with the decision of the coordinator, which the finding names: what was committed and is "
