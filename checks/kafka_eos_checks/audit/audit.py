@@ -98,6 +98,7 @@ LOOK_FOR_MISSING = (
     "next: look into the folder of each for a segment that is missing, packed or cut; copy cleaner-offset-checkpoint, "
     "too, or compare with another replica; if the topic was never compacted, its records there are lost"
 )
+SHOWN_RECENT = 3  # findings of a rule that are too recent to judge: nobody has to act on them
 SHOWN_LOGS = 10  # that are not judged for one reason
 READ_TO_DRAW = 32 << 20  # bytes that are read once more to know whether a finding can be drawn
 TRIES = 3  # a running broker may delete segments while they are audited
@@ -993,7 +994,6 @@ def _verdict(
         noted: more evidence.
     """
     violations, first = tally.of(rule, violations=True)
-    others, first_others = tally.of(rule, violations=False)
     unknown, recent = int(figures.get(UNKNOWN, 0)), int(figures.get(RECENT, 0))
     why = _reasons(rule, unknown, reasons, tally)
     if rule in OF_MARKERS and recent and recent == int(figures[rule_of(rule).subject]) - unknown:  # nothing was judged
@@ -1001,7 +1001,7 @@ def _verdict(
         figures, unknown, recent = {**figures, UNKNOWN: unknown + recent}, unknown + recent, 0
     evidence = [
         *_shortened([finding.in_words() for finding in first], violations),
-        *_shortened([finding.in_words() for finding in first_others], others),
+        *_other_findings(rule, tally),
         *noted,
     ]
     return Verdict(
@@ -1018,6 +1018,14 @@ def _verdict(
         unjudged_for=_by_code(why),
         recent=0 if rule in OF_THE_SAME_MARKERS else recent,
     )
+
+
+def _other_findings(rule: str, tally: Tally) -> Iterator[str]:
+    """The first findings of a rule that are no violations, kind by kind: those that are too recent last, and few."""
+    for kind in (Kind.NOT_JUDGED, Kind.TOLD, Kind.TOO_RECENT):
+        lines = [finding.in_words() for finding in tally.shown.get((rule, kind), ())]
+        count, most = tally.counts[rule, kind], SHOWN_RECENT if kind is Kind.TOO_RECENT else SHOWN_FINDINGS
+        yield from _shortened(lines, count, most)
 
 
 def _reasons(
@@ -1073,7 +1081,7 @@ def _unjudged(rule: str, figures: Figures, reasons: Sequence[tuple[Reason, int, 
     return ""
 
 
-def _shortened(lines: list[str], count: int | None = None) -> list[str]:
-    """The first of ``count`` lines; of those that are given, unless there are more."""
-    rest = (len(lines) if count is None else count) - SHOWN_FINDINGS
-    return lines if rest <= 0 else [*lines[:SHOWN_FINDINGS], f"… and {rest} more"]
+def _shortened(lines: list[str], count: int | None = None, most: int = SHOWN_FINDINGS) -> list[str]:
+    """The first ``most`` of ``count`` lines; of those that are given, unless there are more."""
+    rest = (len(lines) if count is None else count) - most
+    return lines if rest <= 0 else [*lines[:most], f"… and {rest} more"]

@@ -248,12 +248,20 @@ def _print_notes(result: "Audit") -> None:
     """Print some of the findings of kind ``told``, and some of kind ``too recent``."""
     from rich.text import Text  # noqa: PLC0415 - `--help` needs no numpy
 
-    from kafka_eos_checks.audit.findings import Kind  # noqa: PLC0415
+    from kafka_eos_checks.audit.audit import SHOWN_RECENT  # noqa: PLC0415
+    from kafka_eos_checks.audit.findings import Finding, Kind  # noqa: PLC0415
+    from kafka_eos_checks.audit.rules.rule_book import Urgency, rule_of  # noqa: PLC0415
     from kafka_eos_checks.kit.terminal import answer_console  # noqa: PLC0415
 
     shown = {verdict.name for verdict in result.verdicts if not verdict.ok or verdict.unknown}  # with its evidence
     for kind, title in ((Kind.TOLD, "told, no violation"), (Kind.TOO_RECENT, "too recent to judge")):
         own = [note for note in result.notes if note.kind == kind and note.rule not in shown]
+        if kind is Kind.TOO_RECENT:  # what may keep readers waiting first, and few of each rule
+            by_name: dict[str, list[Finding]] = {}
+            for note in own:
+                by_name.setdefault(note.rule, []).append(note)
+            in_order = sorted(by_name, key=lambda name: rule_of(name).urgency is not Urgency.STUCK)
+            own = [note for name in in_order for note in by_name[name][:SHOWN_RECENT]]
         count = sum(number for (rule, of), number in result.counts.items() if of == kind and rule not in shown)
         recent = {verdict.name: verdict.recent for verdict in result.verdicts if verdict.recent}
         by_rule = recent if kind is Kind.TOO_RECENT else {}
@@ -264,8 +272,10 @@ def _print_notes(result: "Audit") -> None:
             answer_console.print(Text.assemble("\n", (title, "cyan"), f": {words}"), highlight=False)
         for note in own[:SHOWN_NOTES]:
             answer_console.print(note.in_words(), markup=False, highlight=False, soft_wrap=True)
-        if count > SHOWN_NOTES:
-            answer_console.print(f"… and {count - SHOWN_NOTES} more, in the file of --findings", highlight=False)
+        if count > len(own[:SHOWN_NOTES]):
+            answer_console.print(
+                f"… and {count - len(own[:SHOWN_NOTES])} more, in the file of --findings", highlight=False
+            )
         if kind is Kind.TOO_RECENT and (own or counted):
             answer_console.print(f"next: {_later(result)}", highlight=False)
 

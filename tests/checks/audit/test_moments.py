@@ -531,6 +531,26 @@ def test_what_is_too_recent_is_told_by_rule_and_with_what_helps(
         shutil.rmtree(tmp_path / "copy", ignore_errors=True)  # it is below the other folder
 
 
+@pytest.mark.parametrize("has_finding", [False, True])
+def test_of_what_is_too_recent_transactions_that_may_hang_come_first_and_few_of_each_rule_are_shown(
+    has_finding: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = NOW - 9 * SKEW_MS
+    coordinator(tmp_path, *((state, epoch, old) for state, epoch, _ in FIRST), ("ONGOING", 1, NOW + 40))
+    first = [data(0, old), *(marker(each, old, ControlType.COMMIT) for each in (1, 2))]
+    first[2] = marker(2, old, ControlType.COMMIT, epoch=9) if has_finding else first[2]
+    later = [*others(*range(NOW + 50, NOW + 70), first=3), data(23, NOW + 70, pid=98)]
+    partition(tmp_path, *first, *later)
+    copied_at(tmp_path, NOW + 70)
+    assert cli.main(["audit", str(tmp_path)]) == has_finding
+    lines = capsys.readouterr().out.splitlines()
+    recent = [number for number, line in enumerate(lines) if " (too recent): " in line]
+    rules = [lines[number].partition(" (")[0] for number in recent]
+    markers = [NO_TRANSACTION] * 3
+    assert rules == ([*markers, HANGING] if has_finding else [HANGING, *markers])
+    assert lines[recent[2 if has_finding else -1] + 1].startswith("… and 17 more")
+
+
 def test_a_lock_that_this_process_holds_is_no_running_broker(tmp_path: Path) -> None:
     with (tmp_path / LOCK).open("w") as own:
         fcntl.lockf(own, fcntl.LOCK_EX)
