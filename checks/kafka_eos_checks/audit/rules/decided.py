@@ -61,6 +61,7 @@ class Owner(NamedTuple):
     """The last state of the transactional id with a producer id.
 
     Attributes:
+        transactional_id: the transactional id.
         partition: the partition of ``__transaction_state``.
         lacks: why the log may lack decisions; "" if it has all.
         status: the name of the state; "" if the coordinator has forgotten the transactional id.
@@ -70,6 +71,7 @@ class Owner(NamedTuple):
             after the data's, so that no other transaction can be meant; None otherwise.
     """
 
+    transactional_id: str
     partition: int
     lacks: str
     status: str
@@ -178,12 +180,13 @@ def answer_of(log: CoordinatorLog, known: TransactionalId, data: Data, lacks: st
     """
     last = known.last
     if last is None:
-        return Answer(owner=Owner(log.log.partition, lacks, "", known.last_at, is_open=False, completed=None))
+        forgotten = Owner(known.name, log.log.partition, lacks, "", known.last_at, is_open=False, completed=None)
+        return Answer(owner=forgotten)
     names_it = last.client_transaction_version >= TRANSACTION_VERSION_2
     names_it &= (last.producer_id, last.producer_epoch) == (data.producer_id, data.epoch + 1)
     completed = COMPLETED.get(last.transaction_status) if names_it else None
     status, is_open = last.transaction_status.name, will_end(data, known)
-    return Answer(owner=Owner(log.log.partition, lacks, status, known.last_at, is_open, completed))
+    return Answer(owner=Owner(known.name, log.log.partition, lacks, status, known.last_at, is_open, completed))
 
 
 class Said(NamedTuple):

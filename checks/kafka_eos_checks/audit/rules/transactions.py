@@ -98,11 +98,12 @@ from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, Transaction
 from kafka_eos_checks.audit import places
 from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Dated, Ended, Moments, Source, in_words, span
-from kafka_eos_checks.audit.quoting import quoted
+from kafka_eos_checks.audit.quoting import quoted, unquoted
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
 from kafka_eos_checks.audit.rules.decided import (
     ENDED,
     NOT_BY_HAND,
+    Answer,
     Answers,
     Data,
     added,
@@ -898,6 +899,8 @@ def contradictions(matching: Matching) -> Iterator[Finding]:
     for name, unlike in torn.items():
         own = ((each.partition, each.marker) for each in unlike)
         found = _torn([*own, *chain(*(kept.values() for kept in matching.seen[name].values()))], str(name))
+        decided = (each.decision.name for each in unlike[0].meant if Named.of(each) == name and not each.replaced)
+        found = replace(found, decision=next(decided, ""))
         yield replace(found, evidence=f"{found.evidence}; or {said}") if (said := unlike[0].otherwise) else found
     for partition, marker in matching.recent:
         decision = "a marker" if marker.decision is None else marker.decision.name
@@ -1020,7 +1023,8 @@ def hanging(partition: PartitionTransactions, coordinators: Coordinators, moment
         elif fate.kind is Kind.TOO_RECENT:
             _count(figures, RECENT)
         evidence = f"{fate.why}; open {_since(opened, moments.last_ms)}"
-        judged.open.append(Hanging(partition.finding(HANGING, opened, evidence, fate.kind)))
+        found = partition.finding(HANGING, opened, evidence, fate.kind)
+        judged.open.append(Hanging(with_owner(found, coordinators)))
 
 
 def _unless_just_started(
@@ -1197,8 +1201,13 @@ def with_decisions(
     held = held_back((each.finding for each in opened), ends)
     told = [each._replace(finding=finding) for each, finding in zip(opened, held, strict=True)]
     for each in (*told, *(each for each in hang if each.replaced is not None)):
-        said = said_of(each.data, answers[each.data]) if each.data in answers else None
+        answer = answers.get(each.data, Answer())
+        said = said_of(each.data, answer)
         finding, more = each.finding, ""
+        if answer.owner is not None and said is not None:
+            decision = "" if said.decided is None else said.decided.name
+            name = unquoted(answer.owner.transactional_id)
+            finding = replace(finding, transactional_id=name, decision=decision)
         if said is None:
             more = "" if each.replaced is None else "; its coordinator's decision is in no given log"
         elif each.replaced is not None and each.replaced.ended_at >= 0:
@@ -1207,6 +1216,12 @@ def with_decisions(
             follows = finding.is_violation or said.remedy.startswith(NOT_BY_HAND)
             more = f"; {said.words}" + (f": {said.remedy}" if follows else "")
         yield replace(finding, evidence=f"{finding.evidence}{more}")
+
+
+def with_owner(finding: Finding, coordinators: Coordinators) -> Finding:
+    """A finding with the transactional id that has its producer id, if that is known."""
+    owner = None if finding.producer_id is None else coordinators.owner(finding.producer_id)
+    return finding if owner is None else replace(finding, transactional_id=unquoted(owner[1].name))
 
 
 def fenced(partition: PartitionTransactions, coordinators: Coordinators, moments: Moments, judged: "Judged") -> None:
@@ -1264,7 +1279,7 @@ def without_transaction(
             evidence = f"no transactional bit, and the producer id is that of transactional id {quoted(owner[1].name)}"
             if more:
                 evidence += f"; so {'is 1 more batch' if more == 1 else f'are {more} more batches'} here"
-            yield partition.finding(NO_BIT, plain, evidence)
+            yield with_owner(partition.finding(NO_BIT, plain, evidence), coordinators)
 
 
 @dataclass(slots=True)
@@ -1333,6 +1348,7 @@ def judge(partitions: Iterable[PartitionTransactions], coordinators: Coordinator
         judged.findings += old_coordinators(partition)
         _count(judged.figures[HANGING], "transactions", sum(marker.ends is not None for marker in partition.markers))
     judged.findings += [*contradictions(matching), *torn_by_epoch(matching)]
+    judged.findings = [with_owner(each, coordinators) for each in judged.findings]
     markers = sum(len(partition.markers) for partition in partitions)
     judged.count_markers(markers, matching.reasons, len(matching.recent))
     return judged
@@ -1523,6 +1539,8 @@ def missing(partition: Log, owed: Owed, there: There, moments: Moments, judged: 
             producer_id=owed.producer_id,
             producer_epoch=owed.epoch,
             evidence=evidence,
+            transactional_id=unquoted(owed.name.transactional_id),
+            decision=owed.decision.name,
         )
         judged.findings.append(found)
     elif markers < later and owed.completed_ms + SKEW_MS > moments.recent_after(partition):

@@ -41,7 +41,7 @@ from kafka_eos_checks.audit.oracle.oracle import readable_transactions
 from kafka_eos_checks.audit.oracle.random_clusters import by_steps
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
-from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES, follow_coordinator_log
+from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES, ILLEGAL_TRANSITION, follow_coordinator_log
 from kafka_eos_checks.audit.rules.rule_book import rule_of
 from kafka_eos_checks.audit.rules.transactions import (
     END_DAMAGED,
@@ -1269,6 +1269,25 @@ def test_the_siblings_of_a_marker_tell_which_decision_is_the_odd_one(
         five = five.partition(", ")[2]
         told = f"ABORT here and at {five}, orders-5 offset 6, orders-6 offset 7 and 2 more, COMMIT at orders-4 offset 5"
     assert evidence(tmp_path, TORN) == f"{which}: {told}"
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_a_finding_has_the_transactional_id_and_its_coordinators_decision_where_they_are_known(
+    redact: bool, tmp_path: Path
+) -> None:
+    states = [EMPTY, *ended("COMMIT", 0, 2), *ended("COMMIT", 1, 2), ("PREPARE_ABORT", 9)]
+    coordinator(tmp_path, *states, version=2)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1), ("data", 1))
+    partition(tmp_path, 1, ("data", 0), (ABORT, 1), ("plain", 1))
+    partition(tmp_path, 2, ("data", 0), (COMMIT, 1), pid=99)
+    found = run([tmp_path], one_moment=True, redact=redact, oracle=1.0)
+    assert found.verdicts[-1].found == "0 differences"
+    told = {each.rule: (each.transactional_id, each.decision) for each in found.findings if each.producer_id == PID}
+    names = {name for name, _ in told.values()}
+    [name] = names - {""}
+    assert name == "t" if not redact else name.startswith("#")
+    decided = {rule: decision for rule, (own, decision) in told.items() if own}
+    assert decided == {TORN: "COMMIT", HANGING: "COMMIT", NO_BIT: "", ILLEGAL_TRANSITION: ""}
 
 
 def test_a_transaction_that_is_torn_in_several_ways_is_found_once(tmp_path: Path) -> None:
