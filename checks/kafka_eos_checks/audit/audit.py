@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -78,7 +78,7 @@ from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog, segme
 from kafka_eos_checks.audit.weights import LEAST_WEIGHT
 from kafka_eos_checks.kit.recording import as_given
 from kafka_eos_checks.kit.terminal import progress_console
-from kafka_eos_checks.kit.verdict import Verdict, counted
+from kafka_eos_checks.kit.verdict import Verdict, counted, first_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,6 +98,8 @@ LOOK_FOR_MISSING = (
     "next: look into the folder of each for a segment that is missing, packed or cut; copy cleaner-offset-checkpoint, "
     "too, or compare with another replica; if the topic was never compacted, its records there are lost"
 )
+SHOWN_RECENT = 3  # findings of a rule that are too recent to judge: nobody has to act on them
+SHOWN_LOGS = 10  # that are not judged for one reason
 READ_TO_DRAW = 32 << 20  # bytes that are read once more to know whether a finding can be drawn
 TRIES = 3  # a running broker may delete segments while they are audited
 HARD_LINKS = "a copy of hard links keeps all segments, and is made at once, on one file system: cp -al DIRECTORY COPY"
@@ -642,7 +644,9 @@ def _of_logs(inputs: Inputs, source: moments.Source, engine: Engine, check_crc: 
     with_cut = replace(source, cut=cut)
     drafts, found, known, ended, decided_on = transaction_verdicts(scanned, engine, with_cut, check_crc=check_crc)
     told = {(each.log.topic, each.log.partition) for each in incomplete}
-    incomplete += unseen_partitions(decided_on - told, inputs.logs, source)
+    unseen = list(unseen_partitions(decided_on - told, inputs.logs, source))
+    incomplete += unseen
+    found_in_logs += list(_unreadable((), unseen, ()))
     others = [
         (drafts, found),
         offset_verdicts(scanned, engine, known, check_crc=check_crc),
@@ -770,7 +774,9 @@ def _readable(
     if incomplete:
         figures = {**figures, "incomplete": len(incomplete)}
     why: dict[Reason, list[str]] = {reason: [] for reason in sorted({each.why for each in unsure})}
+    also: dict[Reason, list[str]] = defaultdict(list)
     for each in unsure:
+        also[each.why] += [str(each.log)] * bool(why[each.why])
         why[each.why].append(each.in_words())
     said = [*(each.in_words() for each in (*certain, *unsure)), *(each.in_words() for each in damaged)]
     lacking, elsewhere = why.get(MISSING_INSIDE, ()), why.get(NAMED_PARTITION, ())
@@ -779,6 +785,7 @@ def _readable(
     nouns = {LINKED: "link", TOO_DEEP: "folder", MISNAMED: "path", MIXED: "topic"}
     told = (
         f"{counted(len(own), nouns.get(reason, 'log'))}: {reason.words}; the first: {own[0]}"
+        + (f"; also {first_of(also[reason], SHOWN_LOGS)}" if also[reason] else "")
         for reason, own in why.items()
     )
     return Verdict(
@@ -800,7 +807,7 @@ def _readable(
 def _unreadable(
     audits: Iterable[LogAudit], incomplete: Iterable[Incomplete], damaged: Iterable[DamagedFile]
 ) -> Iterator[Finding]:
-    """The corrupt regions of the logs, the logs that certainly lack records, and damaged files, as findings."""
+    """The corrupt regions of the logs, the logs that lack records, or may, and damaged files, as findings."""
 
     def found(log: PartitionLog | DamagedFile, file: str, evidence: str) -> Finding:
         topic, partition, broker = log.topic, log.partition, log.broker
@@ -811,8 +818,8 @@ def _unreadable(
             if _is_corrupt(audit, file, region):
                 yield replace(found(audit.log, file, _in_words(region)), position=region.position)
     for each in incomplete:
-        if each.is_certain:
-            yield replace(found(each.log, each.file, each.in_words()), offset=each.offset)
+        kind = Kind.VIOLATION if each.is_certain else Kind.NOT_JUDGED
+        yield replace(found(each.log, each.file, each.in_words()), offset=each.offset, kind=kind.value)
     for spoilt in damaged:
         yield found(spoilt, spoilt.damaged.file, spoilt.damaged.in_words())
 
@@ -1011,7 +1018,6 @@ def _verdict(
         noted: more evidence.
     """
     violations, first = tally.of(rule, violations=True)
-    others, first_others = tally.of(rule, violations=False)
     unknown, recent = int(figures.get(UNKNOWN, 0)), int(figures.get(RECENT, 0))
     why = _reasons(rule, unknown, reasons, tally)
     if rule in OF_MARKERS and recent and recent == int(figures[rule_of(rule).subject]) - unknown:  # nothing was judged
@@ -1021,7 +1027,7 @@ def _verdict(
     figures = {**figures, Kind.KNOWN.value: known} if known else figures
     evidence = [
         *_shortened([finding.in_words() for finding in first], violations),
-        *_shortened([finding.in_words() for finding in first_others], others),
+        *_other_findings(rule, tally),
         *noted,
     ]
     return Verdict(
@@ -1038,6 +1044,14 @@ def _verdict(
         unjudged_for=_by_code(why),
         recent=0 if rule in OF_THE_SAME_MARKERS else recent,
     )
+
+
+def _other_findings(rule: str, tally: Tally) -> Iterator[str]:
+    """The first findings of a rule that are no violations, kind by kind: those that are too recent last, and few."""
+    for kind in (Kind.NOT_JUDGED, Kind.TOLD, Kind.TOO_RECENT):
+        lines = [finding.in_words() for finding in tally.shown.get((rule, kind), ())]
+        count, most = tally.counts[rule, kind], SHOWN_RECENT if kind is Kind.TOO_RECENT else SHOWN_FINDINGS
+        yield from _shortened(lines, count, most)
 
 
 def _reasons(
@@ -1093,7 +1107,7 @@ def _unjudged(rule: str, figures: Figures, reasons: Sequence[tuple[Reason, int, 
     return ""
 
 
-def _shortened(lines: list[str], count: int | None = None) -> list[str]:
-    """The first of ``count`` lines; of those that are given, unless there are more."""
-    rest = (len(lines) if count is None else count) - SHOWN_FINDINGS
-    return lines if rest <= 0 else [*lines[:SHOWN_FINDINGS], f"… and {rest} more"]
+def _shortened(lines: list[str], count: int | None = None, most: int = SHOWN_FINDINGS) -> list[str]:
+    """The first ``most`` of ``count`` lines; of those that are given, unless there are more."""
+    rest = (len(lines) if count is None else count) - most
+    return lines if rest <= 0 else [*lines[:most], f"… and {rest} more"]

@@ -153,8 +153,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "--known",
         type=Path,
         metavar="FILE.jsonl",
-        help="do not count violations again that an earlier audit, of the same directories by the same names, wrote with "
-        "--findings: the exit code is that of new ones",
+        help="do not count violations again that an earlier audit of the same directories, by the same names, wrote "
+        "with --findings: the exit code is that of new ones",
     )
     parser.add_argument("--sink", type=_name, metavar="TABLE", help="append all findings to a table of Spark's catalog")
     parser.add_argument(
@@ -257,7 +257,9 @@ def _print_notes(result: "Audit") -> None:
     """Print some of the findings of kind ``told``, and some of kind ``too recent``."""
     from rich.text import Text  # noqa: PLC0415 - `--help` needs no numpy
 
-    from kafka_eos_checks.audit.findings import Kind  # noqa: PLC0415
+    from kafka_eos_checks.audit.audit import SHOWN_RECENT  # noqa: PLC0415
+    from kafka_eos_checks.audit.findings import Finding, Kind  # noqa: PLC0415
+    from kafka_eos_checks.audit.rules.rule_book import Urgency, rule_of  # noqa: PLC0415
     from kafka_eos_checks.kit.terminal import answer_console  # noqa: PLC0415
 
     shown = {verdict.name for verdict in result.verdicts if not verdict.ok or verdict.unknown}  # with its evidence
@@ -268,6 +270,12 @@ def _print_notes(result: "Audit") -> None:
     }
     for kind, title in titles.items():
         own = [note for note in result.notes if note.kind == kind and note.rule not in shown]
+        if kind is Kind.TOO_RECENT:  # what may keep readers waiting first, and few of each rule
+            by_name: dict[str, list[Finding]] = {}
+            for note in own:
+                by_name.setdefault(note.rule, []).append(note)
+            in_order = sorted(by_name, key=lambda name: rule_of(name).urgency is not Urgency.STUCK)
+            own = [note for name in in_order for note in by_name[name][:SHOWN_RECENT]]
         count = sum(number for (rule, of), number in result.counts.items() if of == kind and rule not in shown)
         recent = {verdict.name: verdict.recent for verdict in result.verdicts if verdict.recent}
         by_rule = recent if kind is Kind.TOO_RECENT else {}
@@ -278,8 +286,10 @@ def _print_notes(result: "Audit") -> None:
             answer_console.print(Text.assemble("\n", (title, "cyan"), f": {words}"), highlight=False)
         for note in own[:SHOWN_NOTES]:
             answer_console.print(note.in_words(), markup=False, highlight=False, soft_wrap=True)
-        if count > SHOWN_NOTES:
-            answer_console.print(f"… and {count - SHOWN_NOTES} more, in the file of --findings", highlight=False)
+        if count > len(own[:SHOWN_NOTES]):
+            answer_console.print(
+                f"… and {count - len(own[:SHOWN_NOTES])} more, in the file of --findings", highlight=False
+            )
         if kind is Kind.TOO_RECENT and (own or counted):
             answer_console.print(f"next: {_later(result)}", highlight=False)
 

@@ -64,6 +64,9 @@ class Finding:
         run: the run of the history that it was joined with, "" for none.
         kind: whether it is a violation, see :class:`Kind`.
         time_ms: the highest timestamp of the batch, in milliseconds since the epoch; None where there is no batch.
+        transactional_id: the transactional id that has the producer id, or whose state it is, as a coordinator's log
+            names it; "" where the rule knows none.
+        decision: the decision of the coordinator about the transaction, COMMIT or ABORT; "" where the rule knows none.
     """
 
     rule: str
@@ -80,6 +83,8 @@ class Finding:
     run: str = ""
     kind: str = Kind.VIOLATION.value
     time_ms: int | None = None
+    transactional_id: str = ""
+    decision: str = ""
 
     @property
     def is_violation(self) -> bool:

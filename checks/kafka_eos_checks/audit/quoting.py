@@ -17,6 +17,11 @@ def quoted(text: object) -> str:
     return repr(text) if key is None else f"#{hmac.digest(key, repr(text).encode(), 'sha256').hex()[:12]}"
 
 
+def unquoted(text: str) -> str:
+    """A transactional id as a column of findings has it: without quotes, or as ``#…`` inside :func:`redacted`."""
+    return text if _KEY.get() is None else quoted(text)
+
+
 def named(event: Event) -> str:
     """An event as evidence names it: by its order and process, by its process alone if it has no order."""
     return event.process if event.order is None else f"event {event.order} of {event.process}"

@@ -22,11 +22,13 @@ from kafka_eos_checks.audit.audit import of_inputs, run
 from kafka_eos_checks.audit.engines.spark import SparkEngine
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput
 from kafka_eos_checks.audit.kernels.logs import fold
+from kafka_eos_checks.audit.kernels.logs.copies import with_first_copies
 from kafka_eos_checks.audit.kernels.logs.summary import reread_from
+from kafka_eos_checks.audit.oracle import oracle
 from kafka_eos_checks.audit.oracle.synthetic import data_batch, faulty_log, write_log, write_segment
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.rules.log import DUPLICATE, SEQUENCE_MASK, STALE_EPOCH, Batch, audit_log
-from kafka_eos_checks.audit.rules.rule_book import READABLE
+from kafka_eos_checks.audit.rules.rule_book import READABLE, rule_of
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan
 from kafka_eos_checks.kit.recording import kept_recordings, unpack
 from kafka_eos_checks.kit.verdict import counted
@@ -71,6 +73,46 @@ def test_a_duplicate_is_found_with_file_position_offset_and_producer(tmp_path: P
     assert finding.position is not None
     data = (Path(log.folder) / finding.file).read_bytes()
     assert int.from_bytes(data[finding.position : finding.position + 8], "big") == 500
+
+
+def copies(folder: Path, batches: list[Batch], **how: Any) -> list[str]:
+    """The words on the first copies of a log's duplicates, which are those of the oracle and of other splits, too."""
+    log = log_of(folder, batches, **how)
+    whole, cut = ([*stages.audit_logs([log], split_bytes=size)] for size in (1 << 20, 500))
+    assert whole[0].findings == cut[0].findings
+    assert oracle.judge(cut).found == "0 differences"
+    return [each.evidence.partition("; ")[2] for each in cut[0].findings if each.rule == DUPLICATE]
+
+
+def test_a_duplicate_is_told_with_the_first_copy_of_its_producer_and_epoch(tmp_path: Path) -> None:
+    others = [Batch(0, i, i, 8, 0, i, i, unsequenced=False) for i in range(20)]
+    old = [Batch(0, 20 + i, 20 + i, 7, 0, i, i, unsequenced=False) for i in range(20)]
+    new = [Batch(0, 40 + 2 * i, 41 + 2 * i, 7, 1, 2 * i, 2 * i + 1, unsequenced=False) for i in range(100)]
+    again = [Batch(0, 240 + i, 240 + i, 7, 1, 5, 5, unsequenced=False) for i in range(2)]
+    assert copies(tmp_path, [*others, *old, *new, *again]) == ["the first copy is at offset 44"] * 2
+
+
+def test_a_first_copy_whose_sequences_wrap_is_found(tmp_path: Path) -> None:
+    wraps = [Batch(0, 5, 8, 7, 0, SEQUENCE_MASK - 1, 1, unsequenced=False)]
+    again = [Batch(0, 9 + i, 9 + i, 7, 0, each, each, unsequenced=False) for i, each in enumerate((SEQUENCE_MASK, 0))]
+    assert copies(tmp_path, wraps + again) == ["the first copy is at offset 5"] * 2
+
+
+def test_a_first_copy_in_an_earlier_segment_is_told_to_be_there(tmp_path: Path) -> None:
+    assert copies(tmp_path, with_a_duplicate(), segment_batches=250) == [
+        "the first copy is not in this segment, but in an earlier one, or gone"
+    ]
+    book = rule_of(DUPLICATE).advice(run([tmp_path]).findings[0])
+    assert any("`baseSequence: 499 `, `producerId: 7 ` and `producerEpoch: 0 `" in line for line in book)
+
+
+def test_a_segment_that_changes_before_the_first_copy_is_looked_for_is_gone(tmp_path: Path) -> None:
+    log = log_of(tmp_path, with_a_duplicate())
+    splits = plan([log])
+    [audit] = stages.audit_logs([log])
+    write_log(tmp_path / "orders-0", clean(400))
+    with pytest.raises(FileNotFoundError, match="it was replaced or cut"):
+        with_first_copies(audit.findings, splits)
 
 
 @pytest.mark.parametrize(("check_crc", "found"), [(True, []), (False, [DUPLICATE])])

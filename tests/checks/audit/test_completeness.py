@@ -680,6 +680,22 @@ def test_a_batch_that_is_missing_inside_of_a_segment_is_not_judged(cluster: Path
     assert f"inside of {file.name}" in found.evidence
 
 
+def test_each_log_that_is_not_judged_has_a_row_and_is_named(cluster: Path) -> None:
+    own = [cluster / "brokers" / "1" / f"generated-{number}" for number in range(3)]
+    for folder in own:
+        cut_out(min(folder.glob("*.log")), 3)
+    result = run([cluster], one_moment=True)
+    rows = [note for note in result.notes if note.rule == READABLE]
+    names = [f"{note.topic}-{note.partition}" for note in rows]
+    assert sorted(names) == [folder.name for folder in own]
+    assert {(note.kind, bool(note.file), note.offset is not None) for note in rows} == {(Kind.NOT_JUDGED, True, True)}
+    verdict = of(result, READABLE)
+    assert (verdict.found, verdict.unknown) == ("0 corrupt regions", 3)
+    assert result.counts[READABLE, Kind.NOT_JUDGED] == 3
+    assert f"; the first: {own[0].name} lacks records of" in verdict.unjudged
+    assert verdict.unjudged.endswith(f"; also {own[1].name}, {own[2].name}")
+
+
 def sealed(batch: RecordBatch) -> RecordBatch:
     """The batch with the CRC of what it has."""
     return batch.compressed_by(CompressionType.NONE)

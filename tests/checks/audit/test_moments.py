@@ -34,6 +34,7 @@ from kafka_eos.formats.transaction_log import (
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import moments
 from kafka_eos_checks.audit.audit import Audit, run
+from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.inputs import open_inputs
 from kafka_eos_checks.audit.moments import (
@@ -42,17 +43,20 @@ from kafka_eos_checks.audit.moments import (
     HIGH_WATERMARKS,
     LAG_MS,
     LOCK,
+    ONE_MOMENT,
     SKEW_MS,
     Moments,
     is_locked,
     look_at,
     span,
 )
+from kafka_eos_checks.audit.oracle.oracle import readable_transactions
+from kafka_eos_checks.audit.oracle.random_clusters import by_steps
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.coordinator import ILLEGAL_TRANSITION
-from kafka_eos_checks.audit.rules.rule_book import READABLE
+from kafka_eos_checks.audit.rules.rule_book import READABLE, rule_of
 from kafka_eos_checks.audit.rules.transactions import HANGING, NO_TRANSACTION, TORN
-from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.unjudged import UNJUDGED_EXIT, exit_code
 from kafka_eos_checks.kit.verdict import Standing
 
@@ -527,6 +531,26 @@ def test_what_is_too_recent_is_told_by_rule_and_with_what_helps(
         shutil.rmtree(tmp_path / "copy", ignore_errors=True)  # it is below the other folder
 
 
+@pytest.mark.parametrize("has_finding", [False, True])
+def test_of_what_is_too_recent_transactions_that_may_hang_come_first_and_few_of_each_rule_are_shown(
+    has_finding: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = NOW - 9 * SKEW_MS
+    coordinator(tmp_path, *((state, epoch, old) for state, epoch, _ in FIRST), ("ONGOING", 1, NOW + 40))
+    first = [data(0, old), *(marker(each, old, ControlType.COMMIT) for each in (1, 2))]
+    first[2] = marker(2, old, ControlType.COMMIT, epoch=9) if has_finding else first[2]
+    later = [*others(*range(NOW + 50, NOW + 70), first=3), data(23, NOW + 70, pid=98)]
+    partition(tmp_path, *first, *later)
+    copied_at(tmp_path, NOW + 70)
+    assert cli.main(["audit", str(tmp_path)]) == has_finding
+    lines = capsys.readouterr().out.splitlines()
+    recent = [number for number, line in enumerate(lines) if " (too recent): " in line]
+    rules = [lines[number].partition(" (")[0] for number in recent]
+    markers = [NO_TRANSACTION] * 3
+    assert rules == ([*markers, HANGING] if has_finding else [HANGING, *markers])
+    assert lines[recent[2 if has_finding else -1] + 1].startswith("… and 17 more")
+
+
 def test_a_lock_that_this_process_holds_is_no_running_broker(tmp_path: Path) -> None:
     with (tmp_path / LOCK).open("w") as own:
         fcntl.lockf(own, fcntl.LOCK_EX)
@@ -615,6 +639,39 @@ def test_completed_transactions_whose_markers_a_partition_has_lost_are_torn(
     assert first.evidence.endswith("the log ends without its marker: expected at least 1 of the epoch, found 0")
     both(tmp_path, 8, kept=range(8), apart=apart, decision=decision)
     assert missing(tmp_path) == []
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+@pytest.mark.parametrize(
+    ("epoch", "told"),
+    [
+        (4, "it has the epoch of the data, 4, as `kafka-transactions abort` writes it"),
+        (6, "it has epoch 6, which is of another transaction"),
+    ],
+)
+def test_where_another_marker_has_ended_the_data_of_a_transaction_both_are_named(
+    epoch: int, told: str, buckets: int, tmp_path: Path
+) -> None:
+    both(tmp_path, 6, kept=range(6))
+    right = [data(2 * each, NOW + 100 * each + 12, epoch=each) for each in range(4)]
+    right += [marker(2 * each + 1, NOW + 100 * each + 25, ControlType.COMMIT, epoch=each + 1) for each in range(4)]
+    partition(tmp_path, *sorted(right, key=lambda batch: batch.base_offset), name="orders-1")
+    wrong = [data(8 + each, NOW + 412, epoch=4, sequence=each) for each in range(2)]
+    wrong += [marker(10, NOW + 900, ControlType.ABORT, epoch=epoch)]
+    path = tmp_path / "orders-1" / f"{8:020d}.log"
+    write_segment(path, [batch.encode() for batch in wrong], index=False)
+    logs = find_logs(tmp_path)
+    readable = [each for each in readable_transactions(logs, ONE_MOMENT).findings if each.rule == TORN]
+    engine = LocalEngine()
+    engine.buckets = buckets
+    quick = [each for each in by_steps(logs, engine, ONE_MOMENT, 100, 1000)[0].findings if each.rule == TORN]
+    assert {each.offset: replace(each, time_ms=None) for each in quick} == {each.offset: each for each in readable}
+    [found] = [each for each in readable if each.producer_epoch == 5]
+    assert (found.file, found.offset) == (f"{8:020d}.log", 8)
+    assert found.evidence.endswith(f"found 0; ABORT at offset 10 has ended its data from offset 8 on; {told}")
+    lines = rule_of(TORN).advice(found)
+    assert any("by hand, of a transaction that its coordinator has decided" in line for line in lines) == (epoch == 4)
+    assert any(f"{8:020d}.log --print-data-log" in line for line in lines)
 
 
 def test_before_version_2_markers_of_an_epoch_are_counted(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ the same. All events of histories are then in memory.
 
 import random
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import astuple, replace
 from itertools import chain
@@ -33,7 +33,17 @@ from kafka_eos_checks.audit.moments import ONE_MOMENT, Source
 from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, follow_coordinator_log
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, Join
-from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, SEQUENCE_MASK, Batch, Log, Violation, counted
+from kafka_eos_checks.audit.rules.log import (
+    COORDINATOR_TOPICS,
+    DUPLICATE,
+    SEQUENCE_MASK,
+    Batch,
+    Log,
+    Sequenced,
+    Violation,
+    counted,
+    first_copies,
+)
 from kafka_eos_checks.audit.rules.offsets import GroupLog, follow_group_log, last_offsets, went_back
 from kafka_eos_checks.audit.rules.transactions import (
     TRANSACTION_RULES,
@@ -59,19 +69,33 @@ def readable_rows(log: PartitionLog) -> Iterator[Row]:
     found: list[tuple[str, Batch, Violation]] = []
     state = Log()
     for name in log.segments:
-        path, room = log.file(name), log.room(name)
-        read = _stored_in_table(path, log.topic) if is_table(path) else _stored(path, log.topic)
-        for batch in read:
+        room = log.room(name)
+        for batch in _read(log, name):
             if isinstance(batch, CorruptRegion):
                 yield name, batch.position, batch.kind.value, batch.end
                 continue
             state, violation = state.append(batch, room)
             if violation is not None:
                 found.append((name, batch, violation))
-    for name, batch, violation in counted(found):
+    again: dict[str, list[Sequenced]] = defaultdict(list)
+    for name, batch, violation in found:
+        if violation.rule == DUPLICATE:
+            again[name].append(Sequenced(batch.producer_id, batch.producer_epoch, batch.base_sequence))
+    copies = {
+        name: first_copies((each for each in _read(log, name) if isinstance(each, Batch)), own)
+        for name, own in again.items()
+    }
+    for name, batch, single in counted(found):
+        violation = single.with_copy(batch, copies.get(name, {}))
         place = name, batch.position, violation.rule, batch.base_offset
         row = *place, batch.producer_id, batch.producer_epoch, batch.base_sequence
         yield *row, violation.evidence, violation.kind.value
+
+
+def _read(log: PartitionLog, name: str) -> Iterator[Batch | CorruptRegion]:
+    """The batches and unreadable regions of a file of a log."""
+    path = log.file(name)
+    return _stored_in_table(path, log.topic) if is_table(path) else _stored(path, log.topic)
 
 
 def _stored(segment: Path, topic: str) -> Iterator[Batch | CorruptRegion]:

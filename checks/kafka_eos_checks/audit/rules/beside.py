@@ -27,10 +27,10 @@ from the batches, and the rules compare them with the batches.
     and is to be truncated; or an unclean election has lost the records of one of them.
 
 *Gone*, and no finding: what follows from batches that the log no longer has, or may have had in a hole. *Not judged*:
-an index in a log with holes or damage. *Too recent*, unless all files are of one moment: entries of the newest index
-beyond the end of the log, or, if it has none of these, markers after its last entry. Left out: a log without any index
-next to it; producers that a snapshot lacks, because they may have expired; and the coordinator epoch of a producer that
-expired in between.
+an index after the first hole of its log, which may have had data or markers of any transaction. *Too recent*, unless
+all files are of one moment: entries of the newest index beyond the end of the log, or, if it has none of these, markers
+after its last entry. Left out: a log without any index next to it; producers that a snapshot lacks, because they may
+have expired; and the coordinator epoch of a producer that expired in between.
 
 KIP:   KIP-98, KIP-101, KIP-360
 Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), UnifiedLog.truncateTo
@@ -53,6 +53,7 @@ from kafka_eos.formats.segment import (
     read_producer_snapshot,
     read_transaction_index,
 )
+from kafka_eos.formats.varint import INT64_MAX
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.places import bytes_of, place
 from kafka_eos_checks.audit.rules.epochs import LEADER_EPOCHS
@@ -126,8 +127,8 @@ class Aborts(Protocol):
         ...
 
     @property
-    def holes(self) -> int:
-        """The number of its holes."""
+    def first_hole(self) -> int | None:
+        """The first missing offset of its first hole; None without one."""
         ...
 
     def aborts_in(self, segment: str) -> Iterable[AbortedTransaction]:
@@ -252,22 +253,26 @@ def judge_index(transactions: Aborts, name: str, result: Beside, *, one_moment: 
     """Compare the ``.txnindex`` of this name with the ABORT markers of its segment, if that is still there."""
     log, segment = transactions.log, name.partition(".")[0]
     path = log.file(name)
-    expected, data = None if transactions.holes else transactions.index_of(segment), bytes_of(path)
-    if expected is not None and (data or b"") == expected.tobytes():
+    hole = INT64_MAX if transactions.first_hole is None else transactions.first_hole
+    expected, data = transactions.index_of(segment), bytes_of(path)
+    is_before = expected is not None and (not len(expected) or expected["last_offset"][-1] < hole)
+    if expected is not None and is_before and (data or b"") == expected.tobytes():
         result.count(ABORTED_INDEX, "entries", len(expected))
         return
     try:
-        entries = () if data is None else read_transaction_index(path)
+        entries: Sequence[AbortedTransaction] = () if data is None else read_transaction_index(path)
     except MalformedFile as error:
         result.find(ABORTED_INDEX, log, error.reason, file=name, position=error.position)
         return
     result.count(ABORTED_INDEX, "entries", len(entries))
-    if transactions.holes:
-        unknown = entries or tuple(transactions.aborts_in(segment))
-        if unknown:
-            first = min(unknown, key=lambda each: each.last_offset)
-            result.leave(ABORTED_INDEX, log, first.last_offset, first.producer_id, len(unknown))
-        return
+    aborts = list(transactions.aborts_in(segment))
+    last = max((entry.last_offset for entry in entries), default=-1)
+    later = ([each for each in some if each.last_offset >= hole] for some in (entries, aborts))
+    unknown = next(filter(None, later), [])
+    if unknown:
+        first = min(unknown, key=lambda each: each.last_offset)
+        result.leave(ABORTED_INDEX, log, first.last_offset, first.producer_id, len(unknown))
+    entries, aborts = ([each for each in some if each.last_offset < hole] for some in (entries, aborts))
     if data is None and not one_moment:
         of_segment = [each for each in log.segments if each.partition(".")[0] == segment]
         if not any(log.file(each).is_file() for each in of_segment):
@@ -284,9 +289,8 @@ def judge_index(transactions: Aborts, name: str, result: Beside, *, one_moment: 
     else:
         result.count(ABORTED_INDEX, RECENT, len(beyond))
     gone = {entry.last_offset for entry in entries} - {entry.last_offset for entry in kept}
-    due = [aborted for aborted in transactions.aborts_in(segment) if aborted.last_offset not in gone]
+    due = [aborted for aborted in aborts if aborted.last_offset not in gone]
     if not one_moment and is_last and not beyond:  # otherwise the index was read after the log
-        last = max((entry.last_offset for entry in inside), default=-1)
         newer = sum(aborted.last_offset > last for aborted in due)
         result.count(ABORTED_INDEX, "entries", newer)
         result.count(ABORTED_INDEX, RECENT, newer)

@@ -53,7 +53,7 @@ from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.internal_topics.decisions import Decisions
 from kafka_eos_checks.audit.internal_topics.states import UNREADABLE_REGIONS
 from kafka_eos_checks.audit.places import items_of
-from kafka_eos_checks.audit.quoting import quoted
+from kafka_eos_checks.audit.quoting import quoted, unquoted
 from kafka_eos_checks.audit.rules.log import Violation
 from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.splits import PartitionLog
@@ -448,6 +448,7 @@ def finding_of(log: PartitionLog, record: StateRecord, violation: Violation) -> 
         producer_id=-1 if record.value is None else record.value.producer_id,
         producer_epoch=-1 if record.value is None else record.value.producer_epoch,
         evidence=f"{quoted(record.transactional_id)}: {violation.evidence}",
+        transactional_id=unquoted(record.transactional_id),
     )
 
 

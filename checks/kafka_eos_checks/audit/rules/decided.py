@@ -63,6 +63,7 @@ class Owner(NamedTuple):
     """The last state of the transactional id with a producer id.
 
     Attributes:
+        transactional_id: the transactional id.
         partition: the partition of ``__transaction_state``.
         lacks: why the log may lack decisions; "" if it has all.
         status: the name of the state; "" if the coordinator has forgotten the transactional id.
@@ -73,6 +74,7 @@ class Owner(NamedTuple):
         is_version_2: whether the state is of transaction version 2.
     """
 
+    transactional_id: str
     partition: int
     lacks: str
     status: str
@@ -202,12 +204,14 @@ def answer_of(log: CoordinatorLog, known: TransactionalId, data: Data, lacks: st
     """
     last = known.last
     if last is None:
-        return Answer(owner=Owner(log.log.partition, lacks, "", known.last_at, is_open=False, completed=None))
+        forgotten = Owner(known.name, log.log.partition, lacks, "", known.last_at, is_open=False, completed=None)
+        return Answer(owner=forgotten)
     is_version_2 = last.client_transaction_version >= TRANSACTION_VERSION_2
     names_it = is_version_2 and (last.producer_id, last.producer_epoch) == (data.producer_id, data.epoch + 1)
     completed = COMPLETED.get(last.transaction_status) if names_it else None
     status, is_open = last.transaction_status.name, will_end(data, known)
-    return Answer(owner=Owner(log.log.partition, lacks, status, known.last_at, is_open, completed, is_version_2))
+    state = known.name, log.log.partition, lacks, status, known.last_at
+    return Answer(owner=Owner(*state, is_open, completed, is_version_2))
 
 
 def needs_markers(answer: Answer | None) -> bool:

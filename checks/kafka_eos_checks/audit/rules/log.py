@@ -11,7 +11,8 @@ Rules, by name:
 ``stale epoch``
     A batch or marker with an epoch below the highest that the log has seen for its producer id.
 ``duplicate``
-    A data batch of the producer's current epoch whose first sequence is at or below the last one, modulo 2^31.
+    A data batch of the producer's current epoch whose first sequence is at or below the last one, modulo 2^31. The
+    finding names the first copy if that is in the same segment.
 ``gap``
     A data batch whose first sequence is beyond the next one; the next one is 0 at a new epoch. *Not judged*: the first
     batch of a producer in a log that starts at offset 0. The batches before it are lost, or were written to an earlier
@@ -44,7 +45,9 @@ Kafka:  ProducerAppendInfo.checkProducerEpoch, checkSequence, appendDataBatch, A
         LogSegments.floorSegment, LeaderEpochFileCache.assign
 """
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self, TypeVar
 
@@ -61,6 +64,7 @@ HALF = 1 << 30  # a sequence further ahead than this counts as lower
 COORDINATOR_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 NONE = -1  # no sequence yet at this epoch
 UNKNOWN = -1  # instead of a number of holes: none of the producer's sequences is known yet
+COPY_AT, COPY_ELSEWHERE = "the first copy is at offset", "the first copy is not in this segment"  # words of findings
 CLOSED = -1  # instead of a number of holes: no transaction of the producer is known to be open
 PLAIN, TRANSACTIONAL, MARKER = 0, 1, 3  # kinds of batches: data outside of a transaction, data in one, markers
 ANYWHERE = range(INT64_MIN, INT64_MAX)  # the offsets of a log that has no segments
@@ -180,6 +184,46 @@ class Violation(NamedTuple):
             return self
         them = "so is the batch after it" if others == 1 else f"so are the {others} batches after it"
         return self._replace(evidence=f"{self.evidence}; {them}, up to offset {last}")
+
+    def with_copy(self, batch: Batch, copies: Mapping["Sequenced", int]) -> "Violation":
+        """The violation of a batch, with the place of the first copy if it is a duplicate; see :func:`first_copies`."""
+        if self.rule != DUPLICATE:
+            return self
+        named = Sequenced(batch.producer_id, batch.producer_epoch, batch.base_sequence)
+        return self._replace(evidence=f"{self.evidence}; {copy_in_words(batch.base_offset, copies[named])}")
+
+
+class Sequenced(NamedTuple):
+    """A record by the sequence that its producer gave it."""
+
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+
+
+def first_copies(segment: Iterable[Batch], wanted: Collection[Sequenced]) -> dict[Sequenced, int]:
+    """The base offsets of the first batches of a segment that have some records.
+
+    Args:
+        segment: the batches of a segment, in order; those with no wanted record may be left out.
+        wanted: the records.
+    """
+    of_producer: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for pid, epoch, sequence in sorted(set(wanted)):
+        of_producer[pid, epoch].append(sequence)
+    found: dict[Sequenced, int] = {}
+    for batch in segment:
+        pid, epoch, first, last = batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence
+        own = () if batch.unsequenced else of_producer.get((pid, epoch), ())
+        for low, high in ((first, last),) if first <= last else ((first, SEQUENCE_MASK), (0, last)):
+            for sequence in own[bisect_left(own, low) : bisect_right(own, high)]:
+                found.setdefault(Sequenced(pid, epoch, sequence), batch.base_offset)
+    return found
+
+
+def copy_in_words(offset: int, first: int) -> str:
+    """The place of the first copy of a batch at an offset, if the first such batch of its segment is at another."""
+    return f"{COPY_AT} {first}" if first != offset else f"{COPY_ELSEWHERE}, but in an earlier one, or gone"
 
 
 def after(known: Producer | None, batch: Batch, holes: int, whole: bool) -> tuple[Producer, Violation | None]:

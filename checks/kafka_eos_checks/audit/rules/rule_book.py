@@ -187,7 +187,7 @@ def dump_of(finding: Finding, place: Place) -> str:
 
 
 def _filled(template: str, finding: Finding, place: Place) -> str:
-    names = ("topic", "partition", "offset", "file", "producer_id")
+    names = ("topic", "partition", "offset", "file", "producer_id", "producer_epoch", "base_sequence")
     fields = {name: getattr(finding, name) for name in names}
     around = _AROUND.format(position=finding.position) if finding.position is not None else ""
     return template.format(**fields, **place._asdict(), around=around, writer=_writer_of(finding))
@@ -205,11 +205,18 @@ def _writer_of(finding: Finding) -> str:
 
 _NEVER = "no: what is written stays"
 _SENT_TWICE = "Readers get the same records twice."
+_KEEP = "; delete no segment"
 _WRITER = "which application wrote it at that time ({writer})"
+_BOTH_READ = (
+    f"{_WRITER}; whether consumers have read both copies, by the offsets of their groups, or can skip the second{_KEEP}"
+)
+_ENDED_OTHERWISE = (
+    "compare the marker with the decision of the coordinator, which the finding names: what was committed and is "
+    "aborted here has to be produced again; of what was aborted and is committed here, whether consumers have read it"
+)
 _NOT_GIVEN_AGAIN = (
     "no; process it by itself, or set the group's offset back, which has all inputs after it processed again, too"
 )
-_KEEP = "; delete no segment"
 _ABORT_BY_HAND = (
     "kafka-transactions --bootstrap-server=HOST:PORT abort --topic={topic} --partition={partition} "
     "--start-offset={offset}"
@@ -257,7 +264,16 @@ _RULES: Mapping[str, Rule] = {
         means="The log has a batch of an idempotent producer twice. " + _SENT_TWICE,
         ends=_NEVER,
         then=_DUMP,
-        decide=f"{_WRITER}; whether consumers have read both, or can skip the second{_KEEP}",
+        decide=_BOTH_READ,
+        cases=(
+            Case(
+                log_rules.COPY_ELSEWHERE,
+                _DUMP + "; the first copy is the line with `baseSequence: {base_sequence} `, `producerId: "
+                "{producer_id} ` and `producerEpoch: {producer_epoch} ` of kafka-dump-log of an earlier segment, or a "
+                "batch with that sequence in its midst",
+                _BOTH_READ,
+            ),
+        ),
     ),
     log_rules.GAP: Rule(
         subject="batches",
@@ -333,6 +349,20 @@ _RULES: Mapping[str, Rule] = {
         "kafka-dump-log --transaction-log-decoder of __transaction_state, and the operators' shell history for "
         "kafka-transactions abort",
         cases=(
+            Case(
+                t.AS_BY_HAND,
+                _DUMP_DATA,
+                _ENDED_OTHERWISE,
+                means="A transaction is complete, and in a partition its records were ended by hand.",
+                by_hand="`kafka-transactions abort`, by hand, of a transaction that its coordinator has decided",
+            ),
+            Case(
+                t.BY_ANOTHER,
+                _DUMP_DATA,
+                _ENDED_OTHERWISE,
+                means="A transaction is complete, and a partition lacks its marker. Its records have the decision of "
+                "another transaction.",
+            ),
             Case(
                 t.WITHOUT_MARKER,
                 _DUMP_DATA,

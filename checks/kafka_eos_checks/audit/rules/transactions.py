@@ -21,7 +21,8 @@ the marker of the next transaction, if that transaction has this decision and no
     nobody wrote it: Kafka 4.3 takes a partition without a leader for deleted and completes without its marker (finding
     no-leader-no-marker). Then the data are there, and the next marker of the producer id has ended them. Markers are
     counted by producer id and epoch: there are at least as many as transactions with that epoch are complete. The
-    finding is at the end of the log. Data that are still open are not counted again, because they hang.
+    finding is at the end of the log, or, in transaction version 2, at the transaction's data, if a marker with another
+    epoch has ended them. Data that are still open are not counted again, because they hang.
 
 ``marker without transaction``
     A marker for which the coordinator's log has no PREPARE of that decision with that partition. In the order of the
@@ -83,6 +84,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import inf, isinf
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -96,7 +98,7 @@ from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, Transaction
 from kafka_eos_checks.audit import places
 from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Dated, Ended, Moments, Source, in_words, span
-from kafka_eos_checks.audit.quoting import quoted
+from kafka_eos_checks.audit.quoting import quoted, unquoted
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
 from kafka_eos_checks.audit.rules.decided import (
     ENDED,
@@ -122,7 +124,8 @@ from kafka_eos_checks.audit.segments.headers import (
 )
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH, Marks
 from kafka_eos_checks.audit.segments.reading import read_marked
-from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.segments.splits import PartitionLog, segment_with
+from kafka_eos_checks.kit.verdict import first_of
 
 TORN, HANGING, NO_TRANSACTION = "torn transaction", "hanging transaction", "marker without transaction"
 FENCED, OLD_COORDINATOR = "fenced producer committed", "marker of an old coordinator"
@@ -144,6 +147,7 @@ READ = (
 UNKNOWN, RECENT = "unknown", "recent"  # names of figures
 FIRST_LEADER = 0  # the leader epoch of a partition that was made just now
 WITHOUT_MARKER, OUT_OF_TURN = "the log ends without", "this partition has no"  # words of findings
+AS_BY_HAND, BY_ANOTHER = "as `kafka-transactions abort` writes it", "which is of another transaction"  # likewise
 SHOWN_NUMBERS = 5  # the most transactions that a finding names
 MOST_WAYS = 64  # of assigning the markers of a partition to transactions; with more of them it is unknown
 # Why something cannot be judged, and what the user could give.
@@ -366,6 +370,11 @@ class PartitionTransactions:
                     last_offset=marker.offset,
                     last_stable_offset=marker.last_stable_offset,
                 )
+
+    @property
+    def first_hole(self) -> int | None:
+        """The first missing offset of the first hole; None without one."""
+        return self.hole_starts[0] if self.hole_starts else None
 
     def index_of(self, segment: str) -> None:
         """Nothing; see :meth:`kafka_eos_checks.audit.rules.beside.Aborts.index_of`."""
@@ -621,6 +630,10 @@ class Unmatched:
         other = f"{OUT_OF_TURN} {self.among[0].decision.name} of {which}transaction {names}"
         return f"it is the marker of {Named.of(self.later)}, and {other}"
 
+    def is_like(self, other: "Unmatched") -> bool:
+        """Whether another marker has the same decision about the same transactions."""
+        return (self.marker.decision, self.meant) == (other.marker.decision, other.meant)
+
     @property
     def is_decided(self) -> bool:
         """Whether the data that the marker ends belongs to a transaction that had been decided by then."""
@@ -660,15 +673,14 @@ class Matching:
     """The markers of each transaction.
 
     Attributes:
-        seen: by transaction and decision, markers that certainly belong to it: at most two, of different partitions,
-            those that end data first.
+        seen: by transaction and decision, markers that certainly belong to it: the first of each partition.
         unmatched: markers that contradict the coordinator's log.
         unknown: markers that cannot be judged.
         reasons: for each reason, the markers that cannot be judged.
         recent: markers whose transaction may be newer than the copy of the coordinator's log.
     """
 
-    seen: dict[Named, dict[ControlType, list[Placed]]] = field(default_factory=lambda: defaultdict(dict))
+    seen: dict[Named, dict[ControlType, dict[Place, Placed]]] = field(default_factory=lambda: defaultdict(dict))
     unmatched: list[Unmatched] = field(default_factory=list)
     unknown: list[tuple[PartitionTransactions, Marker]] = field(default_factory=list)
     reasons: Reasons = field(default_factory=Reasons)
@@ -696,17 +708,13 @@ class Matching:
             self._keep(Named.of(transaction), marker.decision, (partition, marker))
 
     def _keep(self, name: Named, decision: ControlType, placed: Placed) -> None:
-        kept = self.seen[name].setdefault(decision, [])
-        if all(other is not placed[0] for other, _ in kept):
-            kept.append(placed)
-            kept.sort(key=lambda each: each[1].ends is None)
-            del kept[2:]
+        self.seen[name].setdefault(decision, {}).setdefault(placed[0].place, placed)
 
     def take(self, other: "Matching") -> None:
         """Add the markers of another matching."""
         for name, decisions in other.seen.items():
             for decision, kept in decisions.items():
-                for placed in kept:
+                for placed in kept.values():
                     self._keep(name, decision, placed)
         self.unmatched += other.unmatched
         self.unknown += other.unknown
@@ -874,29 +882,35 @@ def _ways(marker: Marker, own: list[Transaction], before: int) -> Iterator[int]:
 
 def contradictions(matching: Matching) -> Iterator[Finding]:
     """Find torn transactions (each once), markers without a transaction, and markers that are too recent to judge."""
-    torn: set[Named] = set()
+    torn: dict[Named, list[Unmatched]] = {}
     for unmatched in matching.unmatched:
         partition, marker = unmatched.partition, unmatched.marker
         if marker.decision is None:
             continue
         other = ControlType.COMMIT if marker.decision is ControlType.ABORT else ControlType.ABORT
         names = [Named.of(transaction) for transaction in unmatched.meant]
-        if torn.intersection(names):
+        if (known := next((name for name in names if name in torn), None)) is not None:
+            torn[known] += [unmatched] if unmatched.is_like(torn[known][0]) else []
             continue
         name = next((name for name in names if other in matching.seen[name]), None)
         if name is None:
             yield _without_transaction(unmatched)
             continue
-        torn.add(name)
-        found = _torn((partition, marker), matching.seen[name][other], str(name))
-        yield replace(found, evidence=f"{found.evidence}; or {said}") if (said := unmatched.otherwise) else found
+        torn[name] = [unmatched]
+    for name, unlike in torn.items():
+        own = ((each.partition, each.marker) for each in unlike)
+        found = _torn([*own, *chain(*(kept.values() for kept in matching.seen[name].values()))], str(name))
+        decided = (each.decision.name for each in unlike[0].meant if Named.of(each) == name and not each.replaced)
+        found = replace(found, decision=next(decided, ""))
+        yield replace(found, evidence=f"{found.evidence}; or {said}") if (said := unlike[0].otherwise) else found
     for partition, marker in matching.recent:
         decision = "a marker" if marker.decision is None else marker.decision.name
         evidence = f"{decision} of a later moment than the copy of its log of __transaction_state"
         yield partition.finding(NO_TRANSACTION, marker, evidence, Kind.TOO_RECENT)
     for name, seen in matching.seen.items():
         if len(seen) > 1 and name not in torn:
-            yield _torn(seen[ControlType.ABORT][0], seen[ControlType.COMMIT], str(name))
+            aborted, committed = (list(seen[each].values()) for each in (ControlType.ABORT, ControlType.COMMIT))
+            yield _torn([*sorted(aborted, key=_without_data), *committed], str(name))
 
 
 def _without_transaction(unmatched: Unmatched) -> Finding:
@@ -920,37 +934,53 @@ def torn_by_epoch(matching: Matching) -> Iterator[Finding]:
     transaction. An ABORT of the data's own epoch that comes after it is not of the coordinator, which uses the next
     epoch by then: somebody aborted by hand what the coordinator has committed.
     """
-    by_epoch: dict[tuple[int, int], dict[ControlType, Placed]] = defaultdict(dict)
+    by_epoch: dict[tuple[int, int], dict[ControlType, list[Placed]]] = defaultdict(dict)
     by_hand: list[Placed] = []
     for partition, marker in (*matching.unknown, *matching.recent):
         if marker.ends is None or marker.decision is None:
             continue
         if marker.ends.epoch == marker.epoch - 1:
             own = by_epoch[marker.producer_id, marker.ends.epoch]
-            known = own.get(marker.decision)
-            if known is None or marker.stamped_ms < known[1].stamped_ms:
-                own[marker.decision] = partition, marker
+            own.setdefault(marker.decision, []).append((partition, marker))
         elif marker.ends.epoch == marker.epoch and marker.decision is ControlType.ABORT:
             by_hand.append((partition, marker))
     for decisions in by_epoch.values():
         if len(decisions) > 1:
-            yield _torn(decisions[ControlType.ABORT], [decisions[ControlType.COMMIT]], "the transaction of this epoch")
-    for placed in by_hand:
-        marker = placed[1]
-        committed = by_epoch.get((marker.producer_id, marker.epoch), {}).get(ControlType.COMMIT)
-        if committed is not None and committed[1].stamped_ms + SKEW_MS < marker.stamped_ms:
-            found = _torn(placed, [committed], f"the transaction of epoch {marker.epoch}")
+            markers = [*decisions[ControlType.ABORT], *decisions[ControlType.COMMIT]]
+            yield _torn(markers, "the transaction of this epoch")
+    for partition, marker in by_hand:
+        committed = by_epoch.get((marker.producer_id, marker.epoch), {}).get(ControlType.COMMIT, [])
+        if any(commit.stamped_ms + SKEW_MS < marker.stamped_ms for _, commit in committed):
+            found = _torn([(partition, marker), *committed], f"the transaction of epoch {marker.epoch}")
             yield replace(found, evidence=f"{found.evidence}; this ABORT came later, and by hand")
 
 
-def _torn(here: Placed, there: Sequence[Placed], which: str) -> Finding:
-    """A marker that contradicts others; the evidence names one of them, in another partition if possible."""
-    partition, marker = here
-    other, second = next((placed for placed in there if placed[0] is not partition), there[0])
+def _without_data(placed: Placed) -> bool:
+    return placed[1].ends is None
+
+
+def _torn(markers: Sequence[Placed], which: str) -> Finding:
+    """The first of some markers, which others contradict.
+
+    The evidence names the first others of each decision, one of a partition, those in other partitions and those that
+    end data first. So it tells which decision is the odd one.
+    """
+    partition, marker = markers[0]
+    by_decision: dict[ControlType, dict[Place, Placed]] = {each: {} for each in ControlType}
+    for placed in sorted(markers[1:], key=lambda each: (each[0].place == partition.place, _without_data(each))):
+        assert placed[1].decision is not None, "only a marker with a decision is seen"
+        by_decision[placed[1].decision].setdefault(placed[0].place, placed)
     assert marker.decision is not None, "only a marker with a decision contradicts another"
-    assert second.decision is not None, "only a marker with a decision is seen"
-    elsewhere = f"{second.decision.name} at {other.log.topic}-{other.log.partition} offset {second.offset}"
-    return partition.finding(TORN, marker, f"{which}: {marker.decision.name} here, {elsewhere}")
+    alike = by_decision.pop(marker.decision)
+    alike.pop(partition.place, None)
+    [(other, unlike)] = by_decision.items()
+    here = f"{marker.decision.name} here" + (f" and at {_places(alike)}" if alike else "")
+    return partition.finding(TORN, marker, f"{which}: {here}, {other.name} at {_places(unlike)}")
+
+
+def _places(markers: Mapping[Place, Placed]) -> str:
+    names = [f"{topic}-{number} offset {marker.offset}" for (topic, number), (_, marker) in markers.items()]
+    return first_of(names, SHOWN_NUMBERS)
 
 
 class Fate(NamedTuple):
@@ -1010,7 +1040,8 @@ def hanging(partition: PartitionTransactions, coordinators: Coordinators, moment
         elif fate.kind is Kind.TOO_RECENT:
             _count(figures, RECENT)
         evidence = f"{fate.why}; open {_since(opened, moments.last_ms)}"
-        judged.open.append(Hanging(partition.finding(HANGING, opened, evidence, fate.kind)))
+        found = partition.finding(HANGING, opened, evidence, fate.kind)
+        judged.open.append(Hanging(with_owner(found, coordinators)))
 
 
 def _unless_just_started(
@@ -1206,8 +1237,13 @@ def with_decisions(
     held = held_back((each.finding for each in opened), ends)
     told = [each._replace(finding=finding) for each, finding in zip(opened, held, strict=True)]
     for each in (*told, *(each for each in hang if each.replaced is not None)):
-        said = said_of(each.data, answers[each.data]) if each.data in answers else None
+        answer = answers.get(each.data, Answer())
+        said = said_of(each.data, answer)
         finding, more = each.finding, ""
+        if answer.owner is not None and said is not None:
+            decision = "" if said.decided is None else said.decided.name
+            name = unquoted(answer.owner.transactional_id)
+            finding = replace(finding, transactional_id=name, decision=decision)
         if said is None:
             more = "" if each.replaced is None else "; its coordinator's decision is in no given log"
         elif each.replaced is not None and each.replaced.ended_at >= 0:
@@ -1216,6 +1252,12 @@ def with_decisions(
             follows = finding.is_violation or said.remedy.startswith(NOT_BY_HAND)
             more = f"; {said.words}" + (f": {said.remedy}" if follows else "")
         yield replace(finding, evidence=f"{finding.evidence}{more}")
+
+
+def with_owner(finding: Finding, coordinators: Coordinators) -> Finding:
+    """A finding with the transactional id that has its producer id, if that is known."""
+    owner = None if finding.producer_id is None else coordinators.owner(finding.producer_id)
+    return finding if owner is None else replace(finding, transactional_id=unquoted(owner[1].name))
 
 
 def fenced(partition: PartitionTransactions, coordinators: Coordinators, moments: Moments, judged: "Judged") -> None:
@@ -1273,7 +1315,7 @@ def without_transaction(
             evidence = f"no transactional bit, and the producer id is that of transactional id {quoted(owner[1].name)}"
             if more:
                 evidence += f"; so {'is 1 more batch' if more == 1 else f'are {more} more batches'} here"
-            yield partition.finding(NO_BIT, plain, evidence)
+            yield with_owner(partition.finding(NO_BIT, plain, evidence), coordinators)
 
 
 @dataclass(slots=True)
@@ -1342,6 +1384,7 @@ def judge(partitions: Iterable[PartitionTransactions], coordinators: Coordinator
         judged.findings += old_coordinators(partition)
         _count(judged.figures[HANGING], "transactions", sum(marker.ends is not None for marker in partition.markers))
     judged.findings += [*contradictions(matching), *torn_by_epoch(matching)]
+    judged.findings = [with_owner(each, coordinators) for each in judged.findings]
     markers = sum(len(partition.markers) for partition in partitions)
     judged.count_markers(markers, matching.reasons, len(matching.recent))
     return judged
@@ -1420,6 +1463,30 @@ class Owed:
     doubtful: int = 0
 
 
+class EndedOtherwise(NamedTuple):
+    """Data that a marker with another epoch than the next one has ended, as no coordinator does in version 2.
+
+    Attributes:
+        offset: where the data begin.
+        marker_at: the offset of the marker.
+        marker_epoch: its epoch.
+        decision: its decision; None if the cleaner has emptied it.
+    """
+
+    offset: int
+    marker_at: int
+    marker_epoch: int
+    decision: ControlType | None
+
+    def in_words(self, data_epoch: int) -> str:
+        """The marker, what it ended, and who writes such a marker."""
+        marker = "a marker" if self.decision is None else self.decision.name
+        ended = f"{marker} at offset {self.marker_at} has ended its data from offset {self.offset} on"
+        if self.marker_epoch == data_epoch:
+            return f"{ended}; it has the epoch of the data, {data_epoch}, {AS_BY_HAND}"
+        return f"{ended}; it has epoch {self.marker_epoch}, {BY_ANOTHER}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class There:
     """The markers of a producer id and epoch that a partition has.
@@ -1428,11 +1495,13 @@ class There:
         markers: how many there are.
         follows: whether the producer has a marker of an earlier epoch.
         unended: epochs of its data that are open, or were when data of a later epoch came.
+        otherwise: the last data of the epoch before that another marker has ended; None without any.
     """
 
     markers: int
     follows: bool
     unended: Collection[int]
+    otherwise: EndedOtherwise | None = None
 
 
 def begins_with_zero(log: PartitionLog, start: int | None) -> bool:
@@ -1491,16 +1560,23 @@ def missing(partition: Log, owed: Owed, there: There, moments: Moments, judged: 
             evidence = f"at least {due} transactions of the epoch are complete, the last {owed.name} ({complete}), and "
             evidence += f"{WITHOUT_MARKER} the markers of {lost} of them"
         evidence += f", found {there.markers}"
+        file, offset = partition.log.segments[-1], partition.end
+        if there.otherwise is not None and not owed.ordered:
+            evidence += f"; {there.otherwise.in_words(owed.epoch - 1)}"
+            offset = there.otherwise.offset
+            file = segment_with(partition.log, offset)
         found = Finding(
             rule=TORN,
             topic=place[0],
             partition=place[1],
             broker=partition.log.broker,
-            file=partition.log.segments[-1],
-            offset=partition.end,
+            file=file,
+            offset=offset,
             producer_id=owed.producer_id,
             producer_epoch=owed.epoch,
             evidence=evidence,
+            transactional_id=unquoted(owed.name.transactional_id),
+            decision=owed.decision.name,
         )
         judged.findings.append(found)
     elif markers < later and owed.completed_ms + SKEW_MS > moments.recent_after(partition):
@@ -1538,9 +1614,13 @@ def lost_markers(
     markers: Counter[tuple[Place, int, int]] = Counter()
     lowest: dict[tuple[Place, int], int] = {}
     unended: dict[tuple[Place, int], set[int]] = defaultdict(set)
+    otherwise: dict[tuple[Place, int, int], EndedOtherwise] = {}
     for place, partition in owing.items():
         for marker in partition.markers:
             markers[place, marker.producer_id, marker.epoch] += 1
+            if marker.ends is not None and marker.epoch != marker.ends.epoch + 1:
+                told = EndedOtherwise(marker.ends.offset, marker.offset, marker.epoch, marker.decision)
+                otherwise[place, marker.producer_id, marker.ends.epoch + 1] = told
             if marker.epoch >= 0:
                 own = place, marker.producer_id
                 lowest[own] = min(marker.epoch, lowest.get(own, marker.epoch))
@@ -1552,6 +1632,7 @@ def lost_markers(
             markers=markers[place, pid, epoch],
             follows=lowest.get((place, pid), epoch) < epoch,
             unended=unended.get((place, pid), ()),
+            otherwise=otherwise.get((place, pid, epoch)),
         )
         owed = _owed(partition, transactions, moments, owes_from(partition, since, moments))
         if owed is not None:

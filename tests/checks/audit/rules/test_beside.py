@@ -22,6 +22,7 @@ from kafka_eos.formats.segment import (
 )
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines.local import LocalEngine
+from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.oracle.synthetic import data_batch, write_segment
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.rules import beside
@@ -178,7 +179,7 @@ def test_only_files_next_to_batches_are_looked_at_and_no_link_is_followed(broker
 def test_in_a_log_with_a_hole_an_empty_index_is_not_judged(brokers: Path) -> None:
     (log,) = find_logs(brokers / "1")
     transactions, result = read_transactions(log), Beside()
-    transactions.holes = 1
+    transactions.hole_starts.append(0)
     aborted = len(list(transactions.aborts_in(FIRST)))
     log.file(f"{FIRST}.txnindex").write_bytes(b"")
     judge_index(transactions, f"{FIRST}.txnindex", result)
@@ -186,6 +187,56 @@ def test_in_a_log_with_a_hole_an_empty_index_is_not_judged(brokers: Path) -> Non
     assert result.figures[ABORTED_INDEX]["unknown"] == aborted > 0
     first = min(transactions.aborts_in(FIRST), key=lambda each: each.last_offset)
     assert result.first[ABORTED_INDEX] == (log.topic, log.partition, first.last_offset, first.producer_id)
+
+
+def aborted(first: int) -> AbortedTransaction:
+    """An aborted transaction of one batch and its marker, with no other one open."""
+    last = first + 1
+    return AbortedTransaction(producer_id=PID, first_offset=first, last_offset=last, last_stable_offset=last + 1)
+
+
+@pytest.mark.parametrize("split_bytes", [100, 1 << 20])
+@pytest.mark.parametrize("one_moment", [True, False])
+def test_what_lies_before_the_first_hole_of_a_log_is_judged(one_moment: bool, split_bytes: int, tmp_path: Path) -> None:
+    """Two segments of ten transactions; markers are missing at offsets 25 and 31, entries before and behind these."""
+    batches = [
+        each
+        for number in range(20)
+        for each in (
+            data(2 * number, STAMPED, sequence=number),
+            marker(2 * number + 1, STAMPED, ControlType.ABORT, epoch=0),
+        )
+    ]
+    for begin in (0, 20):
+        own = [each for each in batches[begin : begin + 20] if each.base_offset not in {25, 31}]
+        write_segment(tmp_path / "orders-0" / f"{begin:020d}.log", [each.encode() for each in own])
+        right = [aborted(first) for first in range(begin, begin + 20, 2)]
+        wrong = [replace(each, last_stable_offset=99) if each.last_offset in {3, 21, 35} else each for each in right]
+        lacking = [each for each in wrong if each.last_offset not in {5, 23, 33}]
+        write_index(tmp_path / "orders-0" / f"{begin:020d}.txnindex", lacking)
+    logs = find_logs(tmp_path)
+    result = audit_beside(logs, one_moment=one_moment)
+    assert [finding.offset for finding in result.findings] == [3, 5, 21, 23]
+    assert result.figures[ABORTED_INDEX]["entries"] == 17
+    assert result.figures[ABORTED_INDEX]["unknown"] == 7
+    assert result.first[ABORTED_INDEX] == ("orders", 0, 25, PID)
+    engine = LocalEngine()
+    scanned = stages.scan_logs(logs, engine, split_bytes=split_bytes)
+    _, ended = stages.judge_transactions(scanned, *stages.audit_coordinators(scanned, engine), engine)
+    found, quick = stages.audit_around(scanned, engine, ended, one_moment=one_moment)
+    assert sorted(found, key=Finding.sort_key) == sorted(result.findings, key=Finding.sort_key)
+    assert (quick.figures, quick.first) == (result.figures, result.first)
+
+
+def test_entries_that_are_missing_after_a_hole_are_not_judged_even_if_there_are_others_before_it(brokers: Path) -> None:
+    (log,) = find_logs(brokers / "1")
+    transactions, result = read_transactions(log), Beside()
+    first, *rest = transactions.aborts_in(FIRST)
+    transactions.hole_starts.append(first.last_offset + 1)
+    write_index(log.file(f"{FIRST}.txnindex"), [first])
+    judge_index(transactions, f"{FIRST}.txnindex", result)
+    assert not result.findings
+    assert result.figures[ABORTED_INDEX]["unknown"] == len(rest) > 0
 
 
 def test_the_newest_index_of_a_running_broker_may_not_be_there_yet(brokers: Path) -> None:
@@ -468,6 +519,7 @@ def test_a_hole_may_have_had_the_first_data_of_a_transaction(
 def test_what_a_hole_may_have_had_is_unknown_until_the_next_batch_and_the_next_marker(tmp_path: Path) -> None:
     """The hole has the offsets 2 to 3. The snapshots are of a log that had a marker of another coordinator in it."""
     log = transaction_log(tmp_path, (0, 0, None), (1, 0, 5), (4, 0, None), (5, 0, 6))
+    write_index(log / f"{FIRST}.txnindex", [aborted(0)])
     later = replace(entry_of(0, 0, None, 5), timestamp=STAMPED + 7)
     snapshots = {2: later, 3: later, 4: later, 5: entry_of(0, 4, 4, 9), 6: entry_of(0, 4, None, 9)}
     for offset, entry in snapshots.items():

@@ -17,6 +17,7 @@ from kafka_eos_checks.audit.rules.transactions import (
     OPEN_OF_NOBODY,
     OPEN_WITHOUT_LOG,
     TORN,
+    Named,
     Owed,
     There,
     fate_of,
@@ -53,8 +54,8 @@ def test_a_transaction_hangs_whatever_its_age_if_its_coordinator_has_ended_it(tm
 def owed(markers: int, log: object = None) -> SimpleNamespace:
     """The judgement on a partition that has so many of the markers of one committed transaction."""
     one = Owed(
-        producer_id=PID, epoch=1, name="t", decision=ControlType.COMMIT, decided_ms=NOW, completed_ms=NOW,
-        ordered=False, due=1,
+        producer_id=PID, epoch=1, name=Named("t", 0, PID), decision=ControlType.COMMIT, decided_ms=NOW,
+        completed_ms=NOW, ordered=False, due=1,
     )  # fmt: skip
     judged = SimpleNamespace(figures={TORN: {"markers": 0}}, reasons={}, findings=[])
     there = There(markers=markers, follows=True, unended=())

@@ -41,7 +41,7 @@ from kafka_eos_checks.audit.oracle.oracle import readable_transactions
 from kafka_eos_checks.audit.oracle.random_clusters import by_steps
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
-from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES, follow_coordinator_log
+from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES, ILLEGAL_TRANSITION, follow_coordinator_log
 from kafka_eos_checks.audit.rules.rule_book import rule_of
 from kafka_eos_checks.audit.rules.transactions import (
     END_DAMAGED,
@@ -283,7 +283,7 @@ def test_an_abort_by_hand_comes_after_the_first_of_the_commits(late: int, tmp_pa
         partition(tmp_path, number, ("data", 3), (COMMIT, 4), marked_at=marked_at)
     partition(tmp_path, 1, ("data", 3), (ABORT, 3), marked_at=NOW + 2 * SKEW_MS)
     assert found(tmp_path) == [(TORN, 1, 1)]
-    assert f"COMMIT at orders-{2 - late} offset 1" in figures(tmp_path)[TORN].evidence
+    assert "COMMIT at orders-0 offset 1, orders-2 offset 1; this" in figures(tmp_path)[TORN].evidence
 
 
 def test_an_abort_by_hand_is_found_among_the_markers_of_a_producer_that_is_cut(tmp_path: Path) -> None:
@@ -1362,7 +1362,46 @@ def test_a_torn_transaction_is_told_with_its_marker_on_another_partition_though_
     coordinator(tmp_path, EMPTY, *ended("COMMIT", 0, 2), version=2)
     partition(tmp_path, 0, ("data", 0), (COMMIT, 1), (COMMIT, 1), (ABORT, 1))
     partition(tmp_path, 1, (COMMIT, 1))
-    assert evidence(tmp_path, TORN) == "transaction 0 of 't': ABORT here, COMMIT at orders-1 offset 0"
+    told = "transaction 0 of 't': ABORT here, COMMIT at orders-1 offset 0, orders-0 offset 1"
+    assert evidence(tmp_path, TORN) == told
+
+
+@pytest.mark.parametrize("has_log", [True, False])
+@pytest.mark.parametrize(("odd", "other"), [(ABORT, COMMIT), (COMMIT, ABORT)])
+def test_the_siblings_of_a_marker_tell_which_decision_is_the_odd_one(
+    odd: ControlType, other: ControlType, has_log: bool, tmp_path: Path
+) -> None:
+    if has_log:
+        coordinator(tmp_path, EMPTY, *ended("COMMIT", 0, 2), version=2, partitions=range(9))
+    for number in range(9):
+        partition(tmp_path, number, *[("plain", 0)] * number, ("data", 0), (odd if number == 4 else other, 1))
+    which = "transaction 0 of 't'" if has_log else "the transaction of this epoch"
+    five = "orders-0 offset 1, orders-1 offset 2, orders-2 offset 3, orders-3 offset 4"
+    if odd is ABORT:
+        told = f"ABORT here, COMMIT at {five}, orders-5 offset 6 and 3 more"
+    else:
+        five = five.partition(", ")[2]
+        told = f"ABORT here and at {five}, orders-5 offset 6, orders-6 offset 7 and 2 more, COMMIT at orders-4 offset 5"
+    assert evidence(tmp_path, TORN) == f"{which}: {told}"
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_a_finding_has_the_transactional_id_and_its_coordinators_decision_where_they_are_known(
+    redact: bool, tmp_path: Path
+) -> None:
+    states = [EMPTY, *ended("COMMIT", 0, 2), *ended("COMMIT", 1, 2), ("PREPARE_ABORT", 9)]
+    coordinator(tmp_path, *states, version=2)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1), ("data", 1))
+    partition(tmp_path, 1, ("data", 0), (ABORT, 1), ("plain", 1))
+    partition(tmp_path, 2, ("data", 0), (COMMIT, 1), pid=99)
+    found = run([tmp_path], one_moment=True, redact=redact, oracle=1.0)
+    assert found.verdicts[-1].found == "0 differences"
+    told = {each.rule: (each.transactional_id, each.decision) for each in found.findings if each.producer_id == PID}
+    names = {name for name, _ in told.values()}
+    [name] = names - {""}
+    assert name == "t" if not redact else name.startswith("#")
+    decided = {rule: decision for rule, (own, decision) in told.items() if own}
+    assert decided == {TORN: "COMMIT", HANGING: "COMMIT", NO_BIT: "", ILLEGAL_TRANSITION: ""}
 
 
 def test_a_transaction_that_is_torn_in_several_ways_is_found_once(tmp_path: Path) -> None:
@@ -1370,7 +1409,8 @@ def test_a_transaction_that_is_torn_in_several_ways_is_found_once(tmp_path: Path
     coordinator(tmp_path, *states, version=0, partitions=(0, 1, 2))
     for number, marker in enumerate(((ABORT, 1), (COMMIT, 0), (ABORT, 0))):
         partition(tmp_path, number, ("data", 0), marker)
-    assert evidence(tmp_path, TORN) == "transaction 0 of 't': ABORT here, COMMIT at orders-1 offset 1"
+    told = "transaction 0 of 't': ABORT here and at orders-0 offset 1, COMMIT at orders-1 offset 1"
+    assert evidence(tmp_path, TORN) == told
 
 
 def test_in_a_compacted_log_a_decision_that_was_given_up_contradicts_no_marker(tmp_path: Path) -> None:

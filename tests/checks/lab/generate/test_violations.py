@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from kafka_eos_checks.audit.audit import Audit, run
+from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.moments import ONE_MOMENT
 from kafka_eos_checks.audit.oracle.oracle import readable_transactions
 from kafka_eos_checks.audit.rules.beside import BESIDE_RULES, REPLICAS
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.log import LOG_RULES, ORDER
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
+from kafka_eos_checks.audit.rules.rule_book import READABLE
 from kafka_eos_checks.audit.rules.transactions import TORN, TRANSACTION_RULES, read_transactions
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.cli.command import main
@@ -35,7 +37,7 @@ def places_of(rows: Iterable[Row]) -> Counter[Place]:
 def found_by(result: Audit, unknown: int = 0) -> Counter[Place]:
     """The findings by rule and place; one of two replicas' logs counts once."""
     assert result.unknown == unknown
-    assert result.notes == ()
+    assert [(note.rule, note.kind) for note in result.notes] == [(READABLE, Kind.NOT_JUDGED)] * unknown
     places = {(f.broker, f.rule, f.topic, f.partition, f.offset) for f in result.findings}
     assert len(places) == len(result.findings)
     brokers = len({log.log.broker for log in result.logs})

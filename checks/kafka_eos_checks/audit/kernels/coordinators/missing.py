@@ -20,6 +20,7 @@ from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.rules.transactions import (
     FIRST_LEADER,
+    EndedOtherwise,
     Judged,
     Named,
     Owed,
@@ -33,6 +34,7 @@ from kafka_eos_checks.audit.rules.transactions import (
 )
 from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.headers import Ints
+from kafka_eos_checks.audit.segments.marks import NO_DECISION
 
 Flags = NDArray[np.bool_]
 _KEY = [("log", np.int64), ("producer_id", np.int64), ("epoch", np.int64)]
@@ -45,8 +47,10 @@ OWED = np.dtype(
         ("ordered", np.bool_),
     ]
 )
-# Likewise: markers that are there, and epochs of data that no marker of their own has ended (0 markers).
-THERE = np.dtype([*_KEY, ("markers", np.int64), ("unended", np.bool_)])
+# Likewise: markers that are there, and epochs of data that no marker of their own has ended (0 markers). And the last
+# data of the epoch before that a marker with another epoch has ended: the attributes of EndedOtherwise, -1 for none.
+_OTHERWISE = ("offset", "marker_at", "marker_epoch", "decision")
+THERE = np.dtype([*_KEY, ("markers", np.int64), ("unended", np.bool_), *((name, np.int64) for name in _OTHERWISE)])
 NO_OWED: Rows = np.empty(0, OWED)
 NO_THERE: Rows = np.empty(0, THERE)
 _DUE, _NEAR, _DOUBTFUL, _NOT = range(4)
@@ -148,7 +152,7 @@ class Owing:
         few = np.isin(own, short)
         owed = self._rows(decided, decision[few], log[few], age[few])
         theirs = np.isin(pid_of, owed["producer_id"])
-        known = there_in(replace(steps, markers=steps.markers[theirs]))
+        known = there_in(replace(steps, markers=steps.markers[theirs], ends=steps.ends[theirs]))
         self.compare(owed, known, lowest_in(known), coordinators.name_of, judged)
 
     def compare(self, owed: Rows, there: Rows, lowest: Lowest, name_of: Callable[[int], str], judged: Judged) -> None:
@@ -171,6 +175,7 @@ class Owing:
         markers = np.where(found, there["markers"][order][places], 0) if len(there) else np.zeros(len(owed), np.int64)
         few = np.flatnonzero(markers < sum(owed[name] for name in _COUNTS))
         unended = {row[:3] for row in there[there["unended"]].tolist()}
+        otherwise = {row[:3]: _ended_otherwise(*row[-4:]) for row in there[there["offset"] >= 0].tolist()}
         names = owed.dtype.names or ()
         for row, count in zip(owed[few].tolist(), markers[few].tolist(), strict=True):
             told = dict(zip(names, row, strict=True))
@@ -180,6 +185,7 @@ class Owing:
                 markers=count,
                 follows=lowest.get((log, pid), epoch) < epoch,
                 unended={each for each in (epoch - 1, epoch) if (log, pid, each) in unended},
+                otherwise=otherwise.get((log, pid, epoch)),
             )
             missing(self.partitions[log], Owed(name=name, decision=decision, **told), here, self.moments, judged)
 
@@ -256,19 +262,36 @@ def there_in(steps: Paired) -> Rows:
     """
     rows = np.zeros(len(steps.markers), THERE)
     rows["log"], rows["producer_id"], rows["epoch"] = markers_of(steps)
-    rows["markers"] = 1
+    rows["markers"], rows["offset"] = 1, -1
     at = np.array([*steps.open, *(row for row, *_ in steps.merged)], np.int64)
     left = np.zeros(len(at), THERE)
     left["log"], left["producer_id"], left["unended"] = steps.log[at], steps.steps["producer_id"][at], True
-    left["epoch"] = steps.steps["producer_epoch"][at]
-    return added(np.concatenate([rows, left]))
+    left["epoch"], left["offset"] = steps.steps["producer_epoch"][at], -1
+    return added(np.concatenate([rows, left, _otherwise_in(steps)]))
+
+
+def _otherwise_in(steps: Paired) -> Rows:
+    """The data that a marker with another epoch than the next one has ended."""
+    has_data = steps.ends != NOTHING
+    own, data = steps.steps[steps.markers[has_data]], steps.steps[steps.ends[has_data]]
+    due = data["producer_epoch"].astype(np.int64) + 1
+    which = own["producer_epoch"] != due
+    rows = np.zeros(int(which.sum()), THERE)
+    rows["log"], rows["producer_id"] = steps.log[steps.markers[has_data]][which], own["producer_id"][which]
+    rows["epoch"], rows["offset"], rows["marker_at"] = due[which], data["offset"][which], own["offset"][which]
+    rows["marker_epoch"], rows["decision"] = own["producer_epoch"][which], own["decision"][which]
+    return rows
+
+
+def _ended_otherwise(offset: int, marker_at: int, marker_epoch: int, decision: int) -> EndedOtherwise:
+    return EndedOtherwise(offset, marker_at, marker_epoch, None if decision == NO_DECISION else ControlType(decision))
 
 
 def added(rows: Rows) -> Rows:
     """The rows of each log, producer id and epoch as one, in order: of :data:`OWED` or of :data:`THERE`."""
     names = rows.dtype.names or ()
     is_owed = "due" in names
-    last = ("number", "decided_ms") if is_owed else ()
+    last = ("number", "decided_ms") if is_owed else ("offset",)
     rows = rows[np.lexsort([rows[name] for name in (*last, "epoch", "producer_id", "log")])]
     if not len(rows):
         return rows
@@ -276,7 +299,7 @@ def added(rows: Rows) -> Rows:
     for name in ("log", "producer_id", "epoch"):
         same &= rows[name][1:] == rows[name][:-1]
     first = np.flatnonzero(np.append(True, ~same))
-    found: Rows = rows[np.append(first[1:], len(rows)) - 1]  # the last one decided
+    found: Rows = rows[np.append(first[1:], len(rows)) - 1]  # the last one decided, or that was ended otherwise
     for name in _COUNTS if is_owed else ("markers",):
         found[name] = np.add.reduceat(rows[name], first)
     for name in ("completed_ms", "ordered") if is_owed else ("unended",):

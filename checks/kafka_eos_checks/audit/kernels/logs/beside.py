@@ -144,9 +144,9 @@ class StretchAborts:
         return self._partition.end
 
     @property
-    def holes(self) -> int:
-        """The number of its holes."""
-        return self._partition.holes
+    def first_hole(self) -> int | None:
+        """The first missing offset of its first hole."""
+        return self._partition.first_hole
 
     def aborts_in(self, segment: str) -> list[AbortedTransaction]:
         """As :meth:`kafka_eos_checks.audit.rules.beside.Aborts.aborts_in`."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from kafka_eos.formats.segment import CorruptRegion, RegionKind
 from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.logs.copies import with_first_copies
 from kafka_eos_checks.audit.kernels.logs.runs import Runs
 from kafka_eos_checks.audit.kernels.logs.summary import READ_FIRST, Combine, Summary, chunks_of, reread_from, summarise
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition, PartitionFold
@@ -108,6 +109,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
                 holes=combine.holes,
                 before=combine.holes - chunk.holes,
                 disordered=chunk.disordered,
+                first_hole=chunk.first_hole,
                 hole_starts=chunk.hole_starts,
             )
         missing += filter(None, [chunk.thinned])
@@ -122,7 +124,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
         chunks += 1
     return LogAudit(
         log=log,
-        findings=tuple(combine.finish()),
+        findings=tuple(with_first_copies(combine.finish(), splits, check_crc)),
         damage=tuple(damage),
         undecoded=tuple(undecoded),
         segment_bytes=sum(split.size for split in splits),

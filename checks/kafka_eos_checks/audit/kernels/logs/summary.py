@@ -111,6 +111,7 @@ class Summary:
         undecoded: batches with the right CRC whose records cannot be decoded, if the records were read.
         transactional: number of batches of transactions, markers included.
         transactions: the steps of transactions, and the chunk's times.
+        first_hole: the first missing offset of the first hole inside it; None without one.
         hole: the last hole inside it, as :attr:`rules.log.Log.hole`.
         leaders: the first and the last leader epoch of its batches, -1 for none; None if one goes back inside.
         led: the runs of its leaders, in log order; of batches whose offsets go backwards they say nothing.
@@ -134,6 +135,7 @@ class Summary:
     undecoded: tuple[CorruptRegion, ...] = ()
     transactional: int = 0
     transactions: Transactional = NOT_TRANSACTIONAL
+    first_hole: int | None = None
     hole: tuple[int, int] | None = None
     leaders: tuple[int, int] | None = (-1, -1)
     led: tuple[LeaderRun, ...] = ()
@@ -209,6 +211,7 @@ def summarise(
         damaged_end=has_damaged_end(headers, False),
         transactional=int(np.count_nonzero(is_set(headers, TRANSACTIONAL_MASK))),
         transactions=steps_of(headers, marks, split.log.topic, columns, runs, high_watermark=high_watermark),
+        first_hole=first_hole(columns, runs),
         hole=last_hole(columns, runs),
         leaders=(leaders := leaders_of(columns)),
         led=leader_runs(columns, leaders),
@@ -241,6 +244,13 @@ def leader_runs(columns: Columns, leaders: tuple[int, int] | None) -> tuple[Lead
     first, last = rows[begin], rows[np.append(begin[1:], len(rows)) - 1]
     own = (epochs[begin], columns.base_offset[first], columns.last_offset[last])
     return tuple(map(LeaderRun, *(each.tolist() for each in own)))
+
+
+def first_hole(columns: Columns, runs: Runs) -> int | None:
+    """The first missing offset of the first hole of a chunk; None without one, or as by :func:`last_hole`."""
+    if runs.disordered or not len(columns) or not runs.holes[-1]:
+        return None
+    return int(columns.last_offset[int(np.searchsorted(runs.holes, 1)) - 1]) + 1
 
 
 def last_hole(columns: Columns, runs: Runs) -> tuple[int, int] | None:

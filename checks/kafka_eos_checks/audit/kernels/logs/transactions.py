@@ -195,6 +195,7 @@ class Partition:
         begins_epoch: leader epoch of the first batch; -1 if it is not known.
         end: one past the last offset.
         holes: how many holes it has.
+        first_hole: the first missing offset of the first of them; None without one.
         hole_starts: the first missing offset of some of them, ascending: of all that :attr:`Summary.hole_starts` has,
             and of those between two chunks.
         stamped_ms: the last timestamp of a broker, in milliseconds since the epoch; -1 for none.
@@ -215,6 +216,7 @@ class Partition:
     begins_epoch: int = -1
     end: int = 0
     holes: int = 0
+    first_hole: int | None = None
     hole_starts: tuple[int, ...] = ()
     stamped_ms: int = -1
     marked_ms: int = -1
@@ -256,6 +258,7 @@ class PartitionFold:
         holes: int,
         before: int,
         disordered: bool,
+        first_hole: int | None = None,
         hole_starts: Sequence[int] = (),
     ) -> None:
         """Fold one more chunk; it has at least one batch.
@@ -267,12 +270,14 @@ class PartitionFold:
             holes: the number of holes of the log up to the end of the chunk.
             before: the number of holes that the chunk's steps do not count yet.
             disordered: whether offsets go backwards inside of the chunk.
+            first_hole: the first missing offset of the first hole inside of the chunk; None without one.
             hole_starts: the first missing offsets of holes inside of the chunk, see :attr:`Partition.hole_starts`.
         """
         known = self._partition
         first, end = offsets
         if self.end is not None and first > self.end:
             self._hole_starts.append(self.end)
+            first_hole = self.end
         self._hole_starts += hole_starts
         backwards = disordered or (self.end is not None and first < self.end)
         self._partition = replace(
@@ -282,6 +287,7 @@ class PartitionFold:
             begins_epoch=told.begins_epoch if self.end is None else known.begins_epoch,
             end=end if self.end is None else max(self.end, end),
             holes=holes,
+            first_hole=first_hole if known.first_hole is None else known.first_hole,
             stamped_ms=max(known.stamped_ms, told.stamped_ms),
             marked_ms=known.marked_ms if told.marked_ms == NO_TIME else told.marked_ms,
             is_ordered=known.is_ordered and not backwards,

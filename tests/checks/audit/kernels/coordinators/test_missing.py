@@ -29,20 +29,30 @@ def test_counts_of_a_log_and_epoch_are_added_and_the_last_decision_is_named() ->
 
 
 def test_markers_and_data_without_them_are_added_and_data_count_for_two_epochs() -> None:
-    there = np.array([(0, 7, 2, 1, False), (0, 7, 2, 2, True), (0, 7, 5, 1, False)], THERE)
+    none, some, later = (-1, 0, 0, 0), (11, 14, 2, 0), (30, 33, 3, 1)
+    there = np.array(
+        [
+            (0, 7, 2, 1, False, *later),
+            (0, 7, 2, 2, True, *none),
+            (0, 7, 2, 0, False, *some),
+            (0, 7, 5, 1, False, *none),
+        ],
+        THERE,
+    )
     rows = added(there[::-1])
-    assert rows.tolist() == [(0, 7, 2, 3, True), (0, 7, 5, 1, False)]
+    assert rows.tolist() == [(0, 7, 2, 3, True, *later), (0, 7, 5, 1, False, *none)]
     tasks = {task: own.tolist() for task, own in by_task(rows, 8)}
     assert tasks == {
-        (7 + 2) % 8: [(0, 7, 2, 3, True)],
-        (7 + 3) % 8: [(0, 7, 2, 0, True)],
-        (7 + 5) % 8: [(0, 7, 5, 1, False)],
+        (7 + 2) % 8: [(0, 7, 2, 3, True, *later)],
+        (7 + 3) % 8: [(0, 7, 2, 0, True, *later)],
+        (7 + 5) % 8: [(0, 7, 5, 1, False, *none)],
     }
     assert [(task, added(own).tolist()) for task, own in by_task(rows, 1)] == [(0, rows.tolist())]
 
 
 def test_the_lowest_epoch_is_that_of_a_marker_in_any_task() -> None:
-    rows = np.array([(0, 7, -1, 1, False), (0, 7, 2, 0, True), (0, 7, 3, 1, False), (1, 7, 4, 1, False)], THERE)
+    told = [(0, 7, -1, 1, False), (0, 7, 2, 0, True), (0, 7, 3, 1, False), (1, 7, 4, 1, False)]
+    rows = np.array([(*each, -1, 0, 0, 0) for each in told], THERE)
     one, other = lowest_in(rows), {(0, 7): 5, (2, 7): 1}
     assert one == {(0, 7): 3, (1, 7): 4}
     assert lowest_of([one, other]) == lowest_of([other, one]) == {(0, 7): 3, (1, 7): 4, (2, 7): 1}
