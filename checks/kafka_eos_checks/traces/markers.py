@@ -181,13 +181,8 @@ def matched(
     for place, (epoch, own) in enumerate(epochs):
         is_first = is_cut and place <= first
         found = _compare(own, runs.get(epoch, []), is_begun=epoch == begun, is_first=is_first)
-        if last is not None and place == newest:
-            every = [marker for run in found.runs for marker in run]
-            reign = max((marker.coordinator_epoch for marker in every), default=-1)
-            due = own if own[-1].is_complete or len(own) <= len(found.runs) else own[:-1]
-            is_one_each = not found.missing and len(due) == len(found.runs) == len(every)
-            if not is_one_each or reign < max(decision.until for decision in own):
-                found, is_ragged = _loosened(own, found), True
+        if last is not None and place == newest and not _has_one_each(own, found):
+            found, is_ragged = _loosened(own, found), True
         left[epoch] = found.runs
         missing += found.missing
         if found.missing and (is_first or epoch == begun):
@@ -195,6 +190,15 @@ def matched(
         assumed += found.assumed
     kept = sorted((m for each in left.values() for run in each for m in run), key=lambda marker: marker.offset)
     return Matched(kept, frozenset(assumed), frozenset(missing), is_ragged)
+
+
+def _has_one_each(decided: Sequence[Decided], found: "_Compared") -> bool:
+    """Whether each decision of an epoch certainly has its marker, one of the coordinator that completed it."""
+    markers = [marker for run in found.runs for marker in run]
+    reign = max((marker.coordinator_epoch for marker in markers), default=-1)
+    due = decided if decided[-1].is_complete or len(decided) <= len(markers) else decided[:-1]
+    is_one_each = not found.missing and len(due) == len(found.runs) == len(markers)
+    return is_one_each and reign >= max(decision.until for decision in decided)
 
 
 def _loosened(decided: Sequence[Decided], found: "_Compared") -> "_Compared":
