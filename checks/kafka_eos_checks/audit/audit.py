@@ -89,6 +89,10 @@ WITHOUT_HISTORY = (
     "without a history of the clients (--history): a record that was acknowledged and is lost, or was sent once and "
     "stored twice by two producers, and what readers were given, cannot be seen"
 )
+NOT_ONE_MOMENT = (
+    "below the high watermark of another broker: its broker was out of sync, or the logs are not of one moment, and "
+    "findings come of that; audit without --snapshot, too"
+)
 ALL_RECENT = Reason("other-moment", "too recent: the logs that they depend on are copies of an earlier moment")
 COPY_AGAIN = (
     "next: look whether the copy was cut short, and copy this log again to its end, with all files of its folder; if "
@@ -295,6 +299,7 @@ def of_inputs(
     began, started = time.process_time(), time.perf_counter()
     judged = _Judged()
     audits: list[LogAudit] = []
+    behind: list[Behind] = []
     known, moments_of = moments.Moments(source, ()), list[tuple[moments.Moments, Inputs]]()
     with open_engine(engine, spark, jobs if jobs > 1 and inputs.weight > LEAST_WEIGHT else 1) as running:
         found = Found(running)
@@ -312,6 +317,7 @@ def of_inputs(
             _add_logs(judged, logs, inputs, mixed)
             audits, rows, known = [*chain(*(each.scanned.audits for each in logs))], logs[0].scanned.rows, logs[0].known
             moments_of = [(each.known, part) for each, part in zip(logs, parts, strict=True)]
+            behind = [*chain(*(each.behind for each in logs))]
         if told is not None:
             try:
                 judged.add(*history_verdicts(told, rows, known, check_crc=check_crc))
@@ -349,7 +355,7 @@ def of_inputs(
         findings=findings,
         notes=notes,
         logs=tuple(audits),
-        subject=subject_of(inputs, audits, moments_of),
+        subject=subject_of(inputs, audits, moments_of, behind),
         ran=ran_in_words(running, jobs, spent[1]),
         bill=cost,
         known=known if len(parts) == 1 else moments.Moments(source, ()),
@@ -493,8 +499,16 @@ def _files_in(directory: Path, inputs: Inputs) -> tuple[str, str]:
     return "", shlex.quote(f"{inputs.directories[directory]}/")
 
 
-def subject_of(inputs: Inputs, audits: Sequence[LogAudit], moments_of: Sequence[tuple[moments.Moments, Inputs]]) -> str:
-    """The subject of an audit in a few lines: directories, sizes, moments of each cluster, histories."""
+def subject_of(
+    inputs: Inputs,
+    audits: Sequence[LogAudit],
+    moments_of: Sequence[tuple[moments.Moments, Inputs]],
+    behind: Sequence[Behind] = (),
+) -> str:
+    """The subject of an audit in a few lines: directories, sizes, moments of each cluster, histories.
+
+    It also says if log directories that are behind others contradict ``--snapshot``.
+    """
     lines = []
     if audits:
         batches, size = sum(audit.batches for audit in audits), sum(audit.segment_bytes for audit in audits)
@@ -503,6 +517,9 @@ def subject_of(inputs: Inputs, audits: Sequence[LogAudit], moments_of: Sequence[
         if len(moments_of) > 1:
             lines.append(f"{len(moments_of)} clusters, each judged for itself")
         lines += [f"cluster {own.cluster}: " * bool(own.cluster) + known.in_words() for known, own in moments_of]
+        if behind and moments.SNAPSHOT in inputs.options:
+            short = counted(sum(each.short for each in behind), "log")
+            lines.append(f"{short} at {first_of([each.log.broker for each in behind], 3)} {NOT_ONE_MOMENT}")
         if not inputs.histories and not inputs.operations:
             lines.append(WITHOUT_HISTORY)
     lines += _shortened([f"history {path.name}" for path in (*inputs.histories, *inputs.operations)])
@@ -584,6 +601,7 @@ class _Logs(NamedTuple):
         seconds: wall time of the rules over single logs.
         drafts: the verdicts of the other rules, with their findings.
         found: the findings of the rules over single logs.
+        behind: the log directories with replicas that end below the high watermark of another one.
     """
 
     scanned: Scanned
@@ -593,6 +611,7 @@ class _Logs(NamedTuple):
     seconds: float
     drafts: Sequence[Drafts]
     found: Collection[Finding]
+    behind: Sequence[Behind]
 
 
 def _unmixed(parts: Sequence[Inputs], engine: Engine) -> tuple[list[Inputs], list[str]]:
@@ -639,7 +658,8 @@ def _of_logs(inputs: Inputs, source: moments.Source, engine: Engine, check_crc: 
     found_in_logs = scanned.findings + list(_unreadable(scanned.audits, incomplete, damaged))
     unlike = cut | {each.log for each in incomplete} | {audit.log for audit in scanned.audits if audit.is_damaged}
     whole = [each for each in batches_only if each.log not in unlike]
-    found_in_logs += list(_behind(behind_others(whole, source)))
+    behind = list(behind_others(whole, source))
+    found_in_logs += list(_behind(behind))
     seconds = time.perf_counter() - started
     with_cut = replace(source, cut=cut)
     drafts, found, known, ended, decided_on = transaction_verdicts(scanned, engine, with_cut, check_crc=check_crc)
@@ -653,7 +673,7 @@ def _of_logs(inputs: Inputs, source: moments.Source, engine: Engine, check_crc: 
         beside_verdicts(scanned, engine, ended, one_moment=source.is_still, check_crc=check_crc),
         epoch_verdicts(scanned.audits, source, ask),
     ]
-    return _Logs(scanned, known, incomplete, damaged, seconds, others, found_in_logs)
+    return _Logs(scanned, known, incomplete, damaged, seconds, others, found_in_logs, behind)
 
 
 def _demand_one_cluster(audits: Sequence[LogAudit], source: moments.Source, inputs: Inputs) -> None:

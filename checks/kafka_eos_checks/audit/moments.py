@@ -46,6 +46,7 @@ from kafka_eos_checks.audit.places import Unreachable, is_uri
 from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
+SNAPSHOT = "--snapshot"  # the option that says that logs are of one moment
 SKEW_MS = 5_000  # the most by which the clocks of two brokers may differ
 LAG_MS = 45_000  # replica.lag.time.max.ms, and half of it for the check's period: the most that a replica in sync lags
 KEPT_MS = 2_000  # the most from the last timestamp of a log to its file's time, if copying kept the file's time
@@ -379,7 +380,7 @@ def _are_of_one_broker(folders: Collection[Path]) -> bool:
 def options_of(one_moment: bool, longest_ms: int) -> tuple[str, ...]:
     """The options of the next command: they repeat what a user said of the moments of logs."""
     longest = f"--max-transaction-timeout {longest_ms / 60_000:g}"
-    return ("--snapshot",) * one_moment + (longest,) * (longest_ms != LONGEST_MS)
+    return (SNAPSHOT,) * one_moment + (longest,) * (longest_ms != LONGEST_MS)
 
 
 class Moments:

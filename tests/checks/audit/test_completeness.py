@@ -1098,3 +1098,20 @@ def test_an_empty_checkpoint_is_not_damaged_and_a_link_is_not_followed(cluster: 
     (cluster / "brokers" / "1" / "generated-0" / LEADER_EPOCH_CHECKPOINT).unlink(missing_ok=True)
     (cluster / "brokers" / "1" / "generated-0" / LEADER_EPOCH_CHECKPOINT).symlink_to(tmp_path / "elsewhere")
     assert of(run([cluster]), READABLE).found == "0 corrupt regions"
+
+
+@pytest.mark.parametrize("options", [["--snapshot"], []])
+def test_a_replica_that_is_behind_contradicts_that_all_logs_are_of_one_moment(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = ["--transactions", "40", "--batches", "200", "--brokers", "2", "--partitions", "2"]
+    assert main(["lab", "generate", str(tmp_path / "made"), *sizes]) == 0
+    older = tmp_path / "made" / "brokers" / "1"
+    for name in (".kafka_cleanshutdown", "replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+        (older / name).unlink(missing_ok=True)
+    segment = older / "generated-0" / f"{0:020d}.log"
+    batches = [region for region in read_segment(segment) if isinstance(region, StoredBatch)]
+    segment.write_bytes(b"".join(each.batch.encode() for each in batches[: len(batches) // 2]))
+    capsys.readouterr()
+    main(["audit", str(tmp_path / "made" / "brokers"), *options])
+    assert ("1 log at 1 below the high watermark" in capsys.readouterr().out) == bool(options)
