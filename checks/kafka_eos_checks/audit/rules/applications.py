@@ -76,6 +76,7 @@ INPUT_RULES = (TWICE, SKIPPED, OUTPUT_ALONE, OFFSET_ALONE)
 APPLICATION_RULES = (*INPUT_RULES, NOT_PROCESSED, OUTPUT_OF_NOTHING, FENCED_GENERATION)
 
 UNKNOWN, NOBODY = "unknown", "nobody"
+ABORT_FIRST = "abort before you retry; or, if both belong there, say which output each is"
 
 Name = tuple[str, Place]  # group, partition of the input
 Attempt = tuple[str, int | None]  # process, number of its transaction
@@ -392,7 +393,7 @@ class Input:
         if len(attempts) > 1 or transaction is None:
             return ""
         copies = "both" if len(found) == len(("first", "second")) else "all"
-        return f"; {copies} in one transaction ({transaction} of {quoted(process)}): abort before you retry"
+        return f"; {copies} in one transaction ({transaction} of {quoted(process)}): {ABORT_FIRST}"
 
     def _output_alone(
         self,

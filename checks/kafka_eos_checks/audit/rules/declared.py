@@ -11,7 +11,8 @@ event                   what it says
                         topic of outputs. What an input and its outputs have in common, their *identity*, is their
                         value; or its value without the prefix ``detail.after``; or the value of
                         ``detail.field`` in a value that is JSON, ``order.id`` for a field of a field. A value without
-                        such a prefix or field is its own identity.
+                        such a prefix or field is its own identity. If an input has several outputs in one topic,
+                        ``detail.output`` is the field that tells which one a record is.
 ``DeclareRecord``       ``group``, ``topic``, ``partition``, ``offset``, ``detail.identity``, and ``detail.output``:
                         which one of several outputs. If there is any, records without one are ignored, and what
                         ``DeclareTopic`` says of identities does not count.
@@ -59,6 +60,7 @@ class Declared:
         identities: by place and offset, the identity of a record and, for one of several outputs, which it is. If
             empty, identities are read from the records' values.
         readers: by topic, the function that reads an identity from a value. Without one the value is the identity.
+        which: by topic whose inputs have several outputs each, the function that reads which one a value is.
     """
 
     group: str
@@ -68,12 +70,15 @@ class Declared:
     outputs: set[str] = field(default_factory=set)
     identities: dict[Found, tuple[str, str]] = field(default_factory=dict)
     readers: dict[str, Callable[[bytes], str]] = field(default_factory=dict)
+    which: dict[str, Callable[[bytes], str]] = field(default_factory=dict)
 
     def identity(self, at: Found, value: bytes | None) -> tuple[str, str] | None:
-        """The identity of a record, and the number of the output; None for a record that no rule reads."""
+        """The identity of a record, and which of several outputs it is; None for a record that no rule reads."""
         if self.identities:
             return self.identities.get(at)
-        return None if value is None else (self.readers.get(at[0][0], text_of)(value), "")
+        topic = at[0][0]
+        which = self.which.get(topic)
+        return None if value is None else (self.readers.get(topic, text_of)(value), which(value) if which else "")
 
 
 def text_of(value: bytes) -> str:
@@ -85,15 +90,19 @@ def _without(beginning: str, value: bytes) -> str:
     return text_of(value).removeprefix(beginning)
 
 
-def _field(path: Sequence[str], value: bytes) -> str:
-    """The field of a JSON value as text; the whole value where there is none."""
+def _field(path: Sequence[str], value: bytes, *, otherwise: Callable[[bytes], str] = text_of) -> str:
+    """The field of a JSON value as text; where there is none, what a function makes of the value, or the value."""
     try:
         found = json.loads(value)
         for name in path:
             found = found[name]
     except (ValueError, TypeError, KeyError, RecursionError):
-        return text_of(value)
+        return otherwise(value)
     return found if isinstance(found, str) else json.dumps(found, sort_keys=True)
+
+
+def _nothing(_: bytes) -> str:
+    return ""
 
 
 def _reader(detail: Mapping[str, Any]) -> Callable[[bytes], str]:
@@ -121,6 +130,9 @@ def declarations(run: Sequence[Event]) -> list[Declared]:
         if event.action == TOPIC:
             (declared.inputs if event.detail.get("role") == INPUT else declared.outputs).add(event.topic)
             declared.readers[event.topic] = _reader(event.detail)
+            declared.which.pop(event.topic, None)
+            if isinstance(which := event.detail.get("output"), str):
+                declared.which[event.topic] = partial(_field, which.split("."), otherwise=_nothing)
         identity, output = event.detail.get("identity"), event.detail.get("output", "")
         if event.action == RECORD and place is not None and event.offset is not None and isinstance(identity, str):
             declared.identities[place, event.offset] = identity, str(output)
@@ -288,7 +300,9 @@ def wrong_in(event: Event) -> str:
         return "without a topic"
     if detail.get("role") not in [INPUT, OUTPUT]:
         return f"of {event.topic!r} with the role {detail.get('role')!r}; there are the roles {INPUT!r} and {OUTPUT!r}"
-    no_text = [name for name in ("after", "field") if not isinstance(detail.get(name, ""), str)]
+    if detail["role"] == INPUT and "output" in detail:
+        return f"of {event.topic!r} with detail.output, which only outputs have"
+    no_text = [name for name in ("after", "field", "output") if not isinstance(detail.get(name, ""), str)]
     return f"of {event.topic!r} with no text in detail.{no_text[0]}" if no_text else ""
 
 

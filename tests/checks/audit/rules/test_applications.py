@@ -1,5 +1,6 @@
 """Each rule over applications finds the mistake of a mutated application or group, and counts what it cannot judge."""
 
+import json
 import re
 import shutil
 from collections import Counter, defaultdict
@@ -530,10 +531,11 @@ def test_copies_in_one_transaction_are_told_with_it_and_others_are_not(copier: C
     copier.write("v2")
     copier.end(ControlType.COMMIT, "out")
     found = {finding.offset: finding.evidence for finding in copier.joined(tmp_path).findings if finding.rule == TWICE}
-    assert found[5].endswith(
-        "out-0 offset 0, out-0 offset 5; both in one transaction (0 of 'x'): abort before you retry"
+    in_one = (
+        "both in one transaction (0 of 'x'): abort before you retry; or, if both belong there, say which output each is"
     )
-    assert found[2].endswith("out-0 offset 3; all in one transaction (0 of 'x'): abort before you retry")
+    assert found[5].endswith(f"out-0 offset 0, out-0 offset 5; {in_one}")
+    assert "out-0 offset 3; all in one transaction (0 of 'x'): abort before you retry" in found[2]
     assert found[7].endswith("out-0 offset 4, out-0 offset 7")
 
 
@@ -707,6 +709,32 @@ def test_the_identity_of_a_declared_topic_is_read_from_its_values(
     assert copier.judged(tmp_path, declare(reading=reading))[0] == ["input skipped in 1"]
 
 
+@pytest.mark.parametrize(
+    ("legs", "expected"),
+    [
+        ([("debit", "credit"), ("debit", "credit")], []),
+        ([("debit", "credit"), ("debit", "debit")], [f"{TWICE} out 4"]),
+        ([("debit", "credit"), ("debit",)], []),
+        ([("debit", None), ("debit", "credit")], []),
+        ([(None, None), ("debit",)], [f"{TWICE} out 1"]),
+    ],
+)
+def test_an_input_may_have_several_outputs_in_one_topic_that_say_which_they_are(
+    legs: list[tuple[str | None, ...]], expected: list[str], tmp_path: Path
+) -> None:
+    copier = Copier(inputs=2)
+    for number, own in enumerate(legs):
+        for leg in own:
+            copier.write(json.dumps({"of": f"v{number}"} | ({"leg": leg} if leg else {})))
+        copier.send_offset(number + 1)
+        copier.end()
+    reading = {"out": {"field": "of", "output": "leg"}}
+    assert copier.judged(tmp_path, declare(reading=reading))[0] == expected
+    if all(leg for own in legs for leg in own):
+        doubled = [f"{TWICE} out {3 * number + 1}" for number, own in enumerate(legs) if len(own) > 1]
+        assert copier.judged(tmp_path / "plain", declare(reading={"out": {"field": "of"}}))[0] == doubled
+
+
 @pytest.mark.parametrize("value", ["v0", '{"order": 5}', "{" * 100_000, "[1]", "null"])
 def test_a_value_without_the_declared_field_is_its_own_identity(value: str, tmp_path: Path) -> None:
     copier = Copier(inputs=0)
@@ -722,6 +750,14 @@ def test_a_value_without_the_declared_field_is_its_own_identity(value: str, tmp_
         (
             {"action": "DeclareTopic", "topic": "in", "detail": {"role": "input", "after": [1]}},
             "no text in detail.after",
+        ),
+        (
+            {"action": "DeclareTopic", "topic": "out", "detail": {"role": "output", "output": 1}},
+            "no text in detail.output",
+        ),
+        (
+            {"action": "DeclareTopic", "topic": "in", "detail": {"role": "input", "output": "leg"}},
+            "of 'in' with detail.output, which only outputs have",
         ),
         ({"action": "DeclareRecord", "topic": "in", "partition": 0}, "without offset and identity"),
         ({"action": "DeclareRecord", "topic": "in", "offset": 0}, "without partition and identity"),
