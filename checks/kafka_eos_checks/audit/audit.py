@@ -54,7 +54,7 @@ from kafka_eos_checks.audit.plan.history_plan import Histories, read_histories
 from kafka_eos_checks.audit.plan.history_stages import NO_HISTORY, Named
 from kafka_eos_checks.audit.plan.jepsen_plan import judge_operations
 from kafka_eos_checks.audit.plan.stages import Scanned
-from kafka_eos_checks.audit.quoting import redacted
+from kafka_eos_checks.audit.quoting import quoted, redacted
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, differs_from
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
@@ -88,6 +88,10 @@ OF_MARKERS = (*OF_THE_SAME_MARKERS, NO_TRANSACTION)
 WITHOUT_HISTORY = (
     "without a history of the clients (--history): a record that was acknowledged and is lost, or was sent once and "
     "stored twice by two producers, and what readers were given, cannot be seen"
+)
+WITHOUT_QUESTION = (
+    "whose offsets were committed in transactions: whether each input was processed once is not asked; give a file "
+    "that declares inputs and outputs (DeclareApplication and DeclareTopic, docs/histories.md)"
 )
 NOT_ONE_MOMENT = (
     "below the high watermark of another broker: its broker was out of sync, or the logs are not of one moment, and "
@@ -355,7 +359,7 @@ def of_inputs(
         findings=findings,
         notes=notes,
         logs=tuple(audits),
-        subject=subject_of(inputs, audits, moments_of, behind),
+        subject="\n".join(filter(None, (subject_of(inputs, audits, moments_of, behind), _unasked(told)))),
         ran=ran_in_words(running, jobs, spent[1]),
         bill=cost,
         known=known if len(parts) == 1 else moments.Moments(source, ()),
@@ -524,6 +528,16 @@ def subject_of(
             lines.append(WITHOUT_HISTORY)
     lines += _shortened([f"history {path.name}" for path in (*inputs.histories, *inputs.operations)])
     return "\n".join(lines)
+
+
+def _unasked(told: Histories | None) -> str:
+    """That nobody asks about an application: groups whose offsets were sent in transactions, without a declaration."""
+    runs = () if told is None else told.runs
+    groups = sorted({group for run in runs if not (run.declared or run.members) for group in run.sending})
+    if not groups:
+        return ""
+    named = first_of(list(map(quoted, groups)), 3)
+    return f"no question about {'group' if len(groups) == 1 else 'groups'} {named}, {WITHOUT_QUESTION}"
 
 
 def ran_in_words(engine: Engine, jobs: int, seconds: float) -> str:

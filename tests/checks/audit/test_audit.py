@@ -406,3 +406,21 @@ def test_a_file_that_is_no_segment_is_not_said_to_be_deleted_by_a_broker(tmp_pat
     with pytest.raises(FileNotFoundError) as gone:
         run([history], as_jepsen=out)
     assert gone.value.filename == str(out)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_history_of_requests_without_a_question_says_that_nobody_asks(declared: bool, tmp_path: Path) -> None:
+    own = {"run": "serve", "process": "app", "transactional_id": "t", "producer_id": 7, "producer_epoch": 0}
+    sent = {"group": "payd", "topic": "in", "partition": 0, "detail": {"committed_offset": 1, "request": 1}}
+    events = [Event(action="TxnOffsetCommit", phase=phase, **own, **sent) for phase in ("invoke", "ok")]
+    if declared:
+        question = {"run": "serve", "process": "me", "phase": "ok", "group": "payd"}
+        events += [
+            Event(action="DeclareApplication", **question),
+            Event(action="DeclareTopic", topic="in", detail={"role": "input"}, **question),
+            Event(action="DeclareTopic", topic="out", detail={"role": "output"}, **question),
+        ]
+    history = tmp_path / "history.jsonl"
+    write_history(history, events)
+    said = run([history]).subject
+    assert ("no question about group 'payd', whose offsets were committed in transactions" in said) is not declared
