@@ -6,13 +6,16 @@ differ about the settings, each is told; --kafka takes one of them. A guarantee,
 that shows it.
 
 A setting that is not given has the client's default; addresses and serializers may be missing. A value that the client
-reads as a file, a class, an address or a login is not checked, and is named.
+reads as a file, a class, an address or a login is not checked, and is named. A file without any name that the client
+knows cannot be used: the defaults would be judged in its place. Spring's names are not the client's: what follows
+`spring.kafka.producer.`, with . for -, or `spring.kafka.producer.properties.`, is.
 """
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -42,6 +45,9 @@ from kafka_eos_checks.kit.verdict import write_document
 Condition: TypeAlias = Callable[[Values, bool], bool]
 """Whether a guarantee is about a client, by its settings and by whether its producer is idempotent."""
 
+Source: TypeAlias = tuple[str, Mapping[str, str]]
+"""A file, or the call itself, and its settings."""
+
 EPILOG = """examples:
   kafka-eos settings producer.properties
   kafka-eos settings acks=1 transactional.id=orders              refused: a transactional producer is idempotent
@@ -51,7 +57,7 @@ EPILOG = """examples:
   kafka-eos settings --kafka 4.4 partitioner.rack.aware=true     of a Java client of one release only
 
 exit codes: 0 the client accepts the settings, and they give what --require names; 1 they are refused, or do not
-give it, by one release of a Java client; 2 the call or the file cannot be used
+give it, by one release of a Java client; 2 the call or the file cannot be used, or has no name that the client knows
 """
 
 
@@ -214,6 +220,16 @@ def kind_of(client: str, java: JavaClients) -> Kind:
     return of_java.get(client) or KINDS[client]
 
 
+EVERY_NAME = frozenset().union(*(client.kinds for java in JAVA.values() for client in (java.producer, java.consumer)))
+"""The names that suggestions are made of where the client is not sure."""
+MOST_NAMES = 3
+OTHER_FORMATS = (".json", ".yml", ".yaml", ".toml", ".xml")
+SINGLE = "the call"
+SPRING = (
+    "; of Spring's names, what follows spring.kafka.producer. (with . for -) or spring.kafka.producer.properties. is "
+    "the client's, and the same for consumer; transaction-id-prefix becomes transactional.id"
+)
+
 REQUIRABLE = {guarantee.model: guarantee for guarantee in (*PRODUCER, *CONSUMER, *STREAMS.values()) if guarantee.holds}
 """The guarantees that a call can require, by their models."""
 
@@ -282,7 +298,7 @@ class Judged:
         return f"Kafka {' and '.join([*JAVA][::-1])} as they ship break"
 
     def _meant(self, name: str) -> str:
-        return "" if name in self.known else did_you_mean(name, self.known)
+        return "" if name in self.known else meant(name, self.known)
 
     def lines(self) -> Iterator[str]:
         """The judgement in words."""
@@ -290,6 +306,9 @@ class Judged:
             yield f"refused by {self.whose}: {self.refused}"
         else:
             yield f"accepted by {self.whose}"
+        prefixed = [name for name in self.ignored if name not in self.known and without_prefix(name, self.known)]
+        for name in prefixed:
+            yield f"WARN {name} is not read: {self.whose} has no such setting{self._meant(name)}"
         if self.by_brokers:
             yield f"NO   {self.by_brokers}"
         for guarantee in self.guarantees:
@@ -298,6 +317,8 @@ class Judged:
             for finding in guarantee.findings:
                 yield f"     {self._shipped()} this: kafka-eos ledger findings {finding}"
         for name in self.ignored:
+            if name in prefixed:
+                continue
             yield f"not used by {self.whose}, which only logs a warning: {name}{self._meant(name)}"
         if self.unchecked:
             yield f"not checked: {', '.join(self.unchecked)}"
@@ -306,6 +327,61 @@ class Judged:
             yield f"next: correct {' or '.join(self.refused.settings)}{meant}; --client names another client"
         for guarantee in sorted(self.guarantees, key=lambda guarantee: guarantee.holds)[:1]:
             yield f"next: kafka-eos check models {guarantee.model}"
+
+
+def without_prefix(name: str, known: Collection[str]) -> str:
+    """The longest end of a name, after a dot, that is known as it is or with . for -; "" if none is."""
+    ends = [name[at + 1 :] for at, letter in enumerate(name) if letter == "."]
+    return next((real for end in ends for real in (end, end.replace("-", ".")) if real in known), "")
+
+
+def meant(name: str, known: Collection[str]) -> str:
+    """The words to append to a message about an unknown name; "" when no known name is near."""
+    real = without_prefix(name, known)
+    return f"; if {real} is meant, give it by this name" if real else did_you_mean(name, known)
+
+
+@cache
+def known_names(client: str) -> frozenset[str]:
+    """The names that a client knows, in any release."""
+    if client == STREAMS_CLIENT:
+        return frozenset().union(
+            *({*each.streams.kinds, *each.producer.kinds, *each.consumer.kinds} for each in JAVA.values())
+        )
+    of_releases = [kind_of(client, java).client for java in JAVA.values()]
+    return frozenset({*of_releases[0].aliases}.union(*(each.kinds for each in of_releases)))
+
+
+def need_known(client: str, sources: Iterable[Source]) -> None:
+    """Refuse files, and all single settings together, without any name that the client knows.
+
+    A client that refuses unknown names is asked itself.
+
+    Raises:
+        UnusableProperties: for the first of them.
+    """
+    if client in KINDS:
+        return
+    names: dict[str, list[str]] = {}
+    for source, settings in sources:
+        names.setdefault(source, []).extend(settings)
+    for source, given in names.items():
+        if any(_knows(client, name) for name in given):
+            continue
+        if not given:
+            raise UnusableProperties(f"{source} has no settings; give a properties file of {client}")
+        found = ", ".join(f"{name}{meant(name, EVERY_NAME)}" for name in given[:MOST_NAMES])
+        more = f", and {len(given) - MOST_NAMES} more" if len(given) > MOST_NAMES else ""
+        raise UnusableProperties(
+            f"{source} has no setting that {client} knows, and was not judged; it has: {found}{more}. Give the "
+            f"client's own names as NAME=VALUE{SPRING if any(name.startswith('spring.') for name in given) else ''}"
+        )
+
+
+def _knows(client: str, name: str) -> bool:
+    if client == STREAMS_CLIENT:
+        return name.startswith(STREAMS_NOT_READ) or any(java.known_to_streams(name) for java in JAVA.values())
+    return name in known_names(client)
 
 
 def client_of(given: Mapping[str, str]) -> str:
@@ -367,7 +443,7 @@ def judge(client: str, given: Mapping[str, str], release: str = OLDEST) -> Judge
             sorted(name for name in given if not rules.uses(name) and (name not in read or rules.knows(name)))
         ),
         unchecked=tuple(sorted(name for name in read if rules.uses(name) and is_unchecked(rules, name))),
-        known=frozenset({*rules.aliases}.union(*(kind_of(client, each).client.kinds for each in JAVA.values()))),
+        known=known_names(client),
     )
     try:
         values = rules.values(read)
@@ -386,9 +462,7 @@ def _judge_streams(given: Mapping[str, str], java: JavaClients) -> Judged:
             sorted(name for name in given if not java.known_to_streams(name) and not name.startswith(STREAMS_NOT_READ))
         ),
         unchecked=tuple(sorted(filter(java.is_unchecked_by_streams, given))),
-        known=frozenset().union(
-            *({*each.streams.kinds, *each.producer.kinds, *each.consumer.kinds} for each in JAVA.values())
-        ),
+        known=known_names(STREAMS_CLIENT),
     )
     try:
         values = streams_values(given, java)
@@ -404,18 +478,24 @@ def _exists(word: str) -> bool:
         return False
 
 
-def read_settings(words: Iterable[str]) -> dict[str, str]:
-    """Settings of properties files and of ``NAME=VALUE``; a later one wins.
+def read_settings(words: Iterable[str]) -> list[Source]:
+    """Settings of properties files and of ``NAME=VALUE``, each with its file; a later one wins.
 
     Raises:
-        UnusableProperties: when a file cannot be read, or has a line that is no property.
+        UnusableProperties: when a file cannot be read, is of another format, or has a line that is no property.
     """
-    given: dict[str, str] = {}
+    sources: list[Source] = []
     for word in words:
         name, separator, value = word.partition("=")
-        is_file = not separator or _exists(word)
-        given |= read_properties(Path(word)) if is_file else {name.strip(): value.strip()}
-    return given
+        if separator and not _exists(word):
+            sources.append((SINGLE, {name.strip(): value.strip()}))
+        elif Path(word).suffix.lower() in OTHER_FORMATS:
+            raise UnusableProperties(
+                f"{word}: not read; give a properties file, or the client's own names as NAME=VALUE{SPRING}"
+            )
+        else:
+            sources.append((word, read_properties(Path(word))))
+    return sources
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", line: str) -> None:
@@ -450,8 +530,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     check_outputs({"--json": arguments.json}, arguments.settings)
     try:
-        given = read_settings(arguments.settings)
+        sources = read_settings(arguments.settings)
+        given = {name: value for _, settings in sources for name, value in settings.items()}
         client = arguments.client or client_of(given)
+        need_known(client, sources)
     except UnusableProperties as error:
         print(f"kafka-eos settings: {error}", file=sys.stderr)
         return 2

@@ -306,3 +306,57 @@ def test_a_setting_of_the_newest_release_is_not_used_by_the_one_before(capsys: p
 def test_a_release_of_kafka_is_refused_for_librdkafka(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", "--client", "librdkafka-producer", "--kafka", "4.4", "acks=all"]) == 2
     assert "librdkafka-producer is no client of Kafka's own; leave --kafka out" in capsys.readouterr().err
+
+
+SPRING = "spring.kafka.producer."
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.properties", f"{SPRING}acks=1\n", f"it has: {SPRING}acks; if acks is meant, give it by this name. "),
+        ("a.properties", f"{SPRING}batch-size=1\n", "; if batch.size is meant"),
+        ("a.properties", f"{SPRING}properties.linger.ms=1\n", "; if linger.ms is meant"),
+        ("a.properties", "spring.kafka.consumer.isolation-level=x\n", "; if isolation.level is meant"),
+        ("a.properties", f"{SPRING}acks=1\n", "with . for -) or spring.kafka.producer.properties. is the client's"),
+        ("a.properties", "ack=1\n", "it has: ack; did you mean acks?. Give the client's own names as NAME=VALUE\n"),
+        ("a.properties", "a1=\na2=\na3=\na4=\na5=\n", "it has: a1, a2, a3, and 2 more. "),
+        ("a.properties", "# nothing\n", "a.properties has no settings; give a properties file of java-producer"),
+        ("a.yml", "acks: 1\n", "a.yml: not read; give a properties file, or the client's own names as NAME=VALUE"),
+        ("a.json", '{"acks": 1}\n', "a.json: not read; give a properties file"),
+    ],
+)
+def test_a_file_without_a_setting_of_the_client_cannot_be_used(
+    name: str, text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    for others in ([], ["acks=all"]):
+        assert main(["settings", "--require", "IdempotentProducer", str(file), *others]) == 2
+        told = capsys.readouterr()
+        assert said in told.err
+        assert not told.out
+
+
+def test_single_settings_of_which_the_client_knows_none_cannot_be_used(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", f"{SPRING}acks=1", "a=b"]) == 2
+    assert "the call has no setting that java-producer knows, and was not judged" in capsys.readouterr().err
+    assert main(["settings", "--client", "java-consumer", "acks=all"]) == 2
+    assert "the call has no setting that java-consumer knows" in capsys.readouterr().err
+    assert main(["settings", "a=b", "acks=1"]) == 0
+    for known in ("topic.retention.ms=1", "main.consumer.max.poll.records=1", "application.id=a"):
+        assert main(["settings", "--client", "streams", known]) == 0
+
+
+def test_a_prefixed_name_among_others_is_told_before_the_guarantees(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [f"{SPRING}enable-idempotence=false", "linger.ms=1", "other=1"]
+    assert main(["settings", "--require", "IdempotentProducer", *words]) == 0
+    told = capsys.readouterr().out
+    assert told.splitlines()[1] == (
+        f"WARN {SPRING}enable-idempotence is not read: java-producer has no such setting; if enable.idempotence is "
+        "meant, give it by this name"
+    )
+    assert told.count("enable-idempotence") == 1
+    assert "which only logs a warning: other\n" in told
+    assert main(["settings", "--client", "librdkafka-producer", f"{SPRING}acks=1"]) == 1
+    assert f"next: correct {SPRING}acks; if acks is meant, give it by this name; --client" in capsys.readouterr().out
