@@ -264,8 +264,8 @@ class Judged:
         return f"{self.client} of Kafka {self.release}" if self.release else self.client
 
     def missing(self, required: Iterable[str]) -> list[str]:
-        """The required guarantees, by their models, that are not given."""
-        given = {guarantee.model for guarantee in self.guarantees if guarantee.holds}
+        """The required guarantees, by their models, that are not given: all where brokers refuse the producer."""
+        given = {guarantee.model for guarantee in self.guarantees if guarantee.holds and not self.by_brokers}
         return [model for model in required if model not in given]
 
     def to_json(self) -> dict[str, Any]:
@@ -549,5 +549,6 @@ def run(arguments: argparse.Namespace) -> int:
     for each, models in zip(judged, missing, strict=True):
         print("\n".join(each.lines()))
         for model in models:
-            print(f"required, and not given: {REQUIRABLE[model].words} ({model})")
+            why = "; brokers refuse its transactions" if each.by_brokers else ""
+            print(f"required, and not given: {REQUIRABLE[model].words} ({model}){why}")
     return 0 if all(each.refused is None for each in judged) and not any(missing) else 1

@@ -360,3 +360,20 @@ def test_a_prefixed_name_among_others_is_told_before_the_guarantees(capsys: pyte
     assert "which only logs a warning: other\n" in told
     assert main(["settings", "--client", "librdkafka-producer", f"{SPRING}acks=1"]) == 1
     assert f"next: correct {SPRING}acks; if acks is meant, give it by this name; --client" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("required", ["Transactions", "IdempotentProducer"])
+@pytest.mark.parametrize(("timeout", "status"), [("900000", 0), ("3600000", 1)])
+def test_a_producer_that_brokers_refuse_gives_nothing_that_is_required(
+    required: str, timeout: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["transactional.id=x", f"transaction.timeout.ms={timeout}"]
+    assert main(["settings", "--require", required, *words]) == status
+    told = capsys.readouterr().out
+    assert (f" ({required}); brokers refuse its transactions\n" in told) is bool(status)
+    assert main(["settings", *words]) == 0, "the client accepts them"
+
+
+def test_streams_whose_producer_brokers_refuse_gives_nothing_that_is_required() -> None:
+    words = ["processing.guarantee=exactly_once_v2", "producer.transaction.timeout.ms=3600000"]
+    assert main(["settings", "--require", "ConsumeTransformProduce", *words]) == 1
