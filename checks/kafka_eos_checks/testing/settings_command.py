@@ -66,6 +66,11 @@ def always(_values: Values, _idempotent: bool) -> bool:
     return True
 
 
+def reads_uncommitted(values: Values, _idempotent: bool) -> bool:
+    """A guarantee about consumers that read what is not committed."""
+    return values.word("isolation.level") == "read_uncommitted"
+
+
 @dataclass(frozen=True, slots=True)
 class Guarantee:
     """A guarantee of settings, or the lack of one.
@@ -140,10 +145,16 @@ CONSUMER = (
         ("aborted-records-delivered", "no-leader-no-marker"),
     ),
     Guarantee(
+        False,
+        "isolation.level is not read_committed: records of aborted and of open transactions are processed",
+        "HighWatermarkOnly",
+        reads_uncommitted,
+    ),
+    Guarantee(
         True,
-        "the reader is given every record, those of aborted and of open transactions too",
+        "the reader is given every record up to the high watermark, and waits for no transaction",
         "ReadUncommitted",
-        lambda values, _: values.word("isolation.level") == "read_uncommitted",
+        reads_uncommitted,
     ),
     Guarantee(
         False,

@@ -66,7 +66,7 @@ def test_a_guarantee_about_transactions_names_what_a_partition_without_a_leader_
             {"transactional.id": "orders"},
             ["RefinesAtLeastOnce", "IdempotentProducer", "Transactions"],
         ),
-        ("java-consumer", {"group.id": "g"}, ["ReadUncommitted", "CommitAfterProcessingTwice"]),
+        ("java-consumer", {"group.id": "g"}, ["HighWatermarkOnly", "ReadUncommitted", "CommitAfterProcessingTwice"]),
         ("librdkafka-consumer", {"group.id": "g", "enable.auto.commit": "false"}, ["ReadCommitted"]),
         ("streams", EOS, ["ConsumeTransformProduce"]),
         ("streams", {"commit.interval.ms": "30000"}, ["CommitAfterProcessingTwice"]),
@@ -83,7 +83,7 @@ def test_settings_give_the_guarantees_of_the_models_with_the_same_settings(clien
     ("words", "client", "then"),
     [
         (["acks=all"], "java-producer", "next: kafka-eos check models ResendAfterRestart"),
-        (["group.id=g", "enable.auto.commit=false"], "java-consumer", "next: kafka-eos check models ReadUncommitted"),
+        (["group.id=g", "enable.auto.commit=false"], "java-consumer", "next: kafka-eos check models HighWatermarkOnly"),
         (["application.id=a"], "streams", "next: kafka-eos check models CommitAfterProcessingTwice"),
         (["transactional.id=t"], "java-producer", "next: kafka-eos check models RefinesAtLeastOnce"),
         (["message.timeout.ms=1000"], "librdkafka-producer", "next: kafka-eos check models LostAcknowledgement"),
@@ -377,3 +377,12 @@ def test_a_producer_that_brokers_refuse_gives_nothing_that_is_required(
 def test_streams_whose_producer_brokers_refuse_gives_nothing_that_is_required() -> None:
     words = ["processing.guarantee=exactly_once_v2", "producer.transaction.timeout.ms=3600000"]
     assert main(["settings", "--require", "ConsumeTransformProduce", *words]) == 1
+
+
+def test_a_consumer_that_reads_uncommitted_is_warned(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["group.id=payd", "enable.auto.commit=false"]
+    danger = "isolation.level is not read_committed: records of aborted and of open transactions are processed"
+    assert main(["settings", *words]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith(f"NO   {danger} (")
+    assert main(["settings", *words, "isolation.level=read_committed"]) == 0
+    assert danger not in capsys.readouterr().out
