@@ -41,6 +41,7 @@ from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.nearest import did_you_mean
 from kafka_eos_checks.kit.outputs import check_outputs
 from kafka_eos_checks.kit.verdict import write_document
+from kafka_eos_checks.models.findings import read_findings
 
 Condition: TypeAlias = Callable[[Values, bool], bool]
 """Whether a guarantee is about a client, by its settings and by whether its producer is idempotent."""
@@ -81,6 +82,7 @@ class Guarantee:
         model: the model that holds, by the repaired rules, or that shows how it is violated.
         about: the clients that it is about.
         findings: how Kafka 4.3 and 4.4 as they ship break the guarantee: ids of ``kafka-eos ledger findings``.
+        cure: what to do where it is not guaranteed.
     """
 
     holds: bool
@@ -88,6 +90,7 @@ class Guarantee:
     model: str
     about: Condition
     findings: tuple[str, ...] = ()
+    cure: str = ""
 
 
 PRODUCER = (
@@ -96,12 +99,14 @@ PRODUCER = (
         "nobody acknowledges a record; one that is lost on the way is not sent again",
         "AtMostOnceIsNotAtLeastOnce",
         lambda values, _: values.acks() == 0,
+        cure="give acks=all",
     ),
     Guarantee(
         False,
         "a leader that fails takes acknowledged records with it",
         "AcksOne",
         lambda values, _: values.acks() > 0,
+        cure="give acks=all",
     ),
     Guarantee(
         True,
@@ -114,6 +119,7 @@ PRODUCER = (
         "a lost acknowledgement and a retry store a record twice",
         "LostAcknowledgement",
         lambda values, idempotent: values.acks() != 0 and not idempotent and values.number("retries") > 0,
+        cure="give enable.idempotence=true, with acks=all",
     ),
     Guarantee(
         True,
@@ -127,6 +133,7 @@ PRODUCER = (
         "an application that restarts and sends again stores records twice",
         "ResendAfterRestart",
         lambda values, _: not values.has("transactional.id"),
+        cure="give transactional.id, and send in transactions, if records must not be stored twice after a restart",
     ),
     Guarantee(
         True,
@@ -149,6 +156,7 @@ CONSUMER = (
         "isolation.level is not read_committed: records of aborted and of open transactions are processed",
         "HighWatermarkOnly",
         reads_uncommitted,
+        cure="give isolation.level=read_committed, if producers send in transactions",
     ),
     Guarantee(
         True,
@@ -161,6 +169,7 @@ CONSUMER = (
         "offsets are committed apart from their effects, so that a crash has records processed twice",
         "CommitAfterProcessingTwice",
         lambda values, _: values.flag("enable.auto.commit") and values.has("group.id"),
+        cure="give enable.auto.commit=false, and commit each offset together with its effects",
     ),
 )
 STREAMS = {
@@ -176,18 +185,21 @@ STREAMS = {
         "processing.guarantee is not exactly_once_v2: a crash has records processed twice",
         "CommitAfterProcessingTwice",
         always,
+        cure="give processing.guarantee=exactly_once_v2",
     ),
     "inputs": Guarantee(
         False,
         "main.consumer.isolation.level overrides exactly_once_v2: records of aborted transactions are processed",
         "HighWatermarkOnly",
         always,
+        cure="leave out main.consumer.isolation.level",
     ),
     "stores": Guarantee(
         False,
         "restore.consumer.isolation.level overrides exactly_once_v2: aborted changes are restored",
         "RestoresUncommitted",
         always,
+        cure="leave out restore.consumer.isolation.level",
     ),
 }
 
@@ -296,6 +308,7 @@ class Judged:
                     "words": guarantee.words,
                     "model": guarantee.model,
                     "findings": list(guarantee.findings),
+                    "cure": guarantee.cure or None,
                 }
                 for guarantee in self.guarantees
             ],
@@ -305,8 +318,8 @@ class Judged:
 
     def _shipped(self) -> str:
         if self.release:
-            return f"Kafka {self.release} as it ships breaks"
-        return f"Kafka {' and '.join([*JAVA][::-1])} as they ship break"
+            return f"Kafka {self.release} as it ships breaks it"
+        return f"Kafka {' and '.join([*JAVA][::-1])} as they ship break it"
 
     def _meant(self, name: str) -> str:
         return "" if name in self.known else meant(name, self.known)
@@ -322,22 +335,36 @@ class Judged:
             yield f"WARN {name} is not read: {self.whose} has no such setting{self._meant(name)}"
         if self.by_brokers:
             yield f"NO   {self.by_brokers}"
-        for guarantee in self.guarantees:
-            mark, models = ("yes", "holds by the repaired rules") if guarantee.holds else ("NO ", "shows it")
-            yield f"{mark}  {guarantee.words} ({guarantee.model} {models})"
-            for finding in guarantee.findings:
-                yield f"     {self._shipped()} this: kafka-eos ledger findings {finding}"
+        yield from self._of_guarantees()
         for name in self.ignored:
-            if name in prefixed:
-                continue
-            yield f"not used by {self.whose}, which only logs a warning: {name}{self._meant(name)}"
+            if name not in prefixed:
+                yield f"not used by {self.whose}, which only logs a warning: {name}{self._meant(name)}"
         if self.unchecked:
             yield f"not checked: {', '.join(self.unchecked)}"
+        yield from (f"next: {step}" for step in self._steps())
+
+    def _of_guarantees(self) -> Iterator[str]:
+        findings = {finding.id: finding for finding in read_findings()}
+        for guarantee in self.guarantees:
+            if not guarantee.holds:
+                yield f"NO   {guarantee.words} (model {guarantee.model} shows it)"
+                continue
+            broken = f"{self._shipped()} in these cases:" if guarantee.findings else "no known finding breaks it"
+            yield f"yes  {guarantee.words} (model {guarantee.model}); {broken}"
+            for name in guarantee.findings:
+                concerns = findings[name].concerns and f" Concerns {findings[name].concerns}."
+                yield f"     {findings[name].title}{concerns} (kafka-eos ledger findings {name})"
+
+    def _steps(self) -> Iterator[str]:
+        """The next steps of the user."""
         if self.refused is not None:
-            meant = "".join(self._meant(name) for name in self.refused.settings)
-            yield f"next: correct {' or '.join(self.refused.settings)}{meant}; --client names another client"
-        for guarantee in sorted(self.guarantees, key=lambda guarantee: guarantee.holds)[:1]:
-            yield f"next: kafka-eos check models {guarantee.model}"
+            nearest = "".join(self._meant(name) for name in self.refused.settings)
+            yield f"correct {' or '.join(self.refused.settings)}{nearest}; --client names another client"
+        elif self.by_brokers:
+            yield "give another transaction.timeout.ms, or raise transaction.max.timeout.ms of each broker"
+        elif all(guarantee.holds for guarantee in self.guarantees):
+            yield "nothing to change in these settings; `kafka-eos ledger findings` says what helps in these cases"
+        yield from (guarantee.cure for guarantee in self.guarantees if not guarantee.holds)
 
 
 def without_prefix(name: str, known: Collection[str]) -> str:

@@ -36,10 +36,15 @@ def test_a_guarantee_that_kafka_as_it_ships_breaks_names_the_findings(capsys: py
     for guarantee in (*PRODUCER, *CONSUMER, *STREAMS.values()):
         assert set(guarantee.findings) <= known
         assert guarantee.holds or not guarantee.findings
+        assert bool(guarantee.cure) is not guarantee.holds
     assert main(["settings", "acks=all"]) == 0
     told = capsys.readouterr().out
-    finding = "this: kafka-eos ledger findings retry-refused-after-restart"
-    assert f"Kafka 4.4 and 4.3 as they ship break {finding}" in told
+    finding = (
+        "it in these cases:\n     After a restart a leader remembers one batch of each producer, and refuses the retry "
+        "of an earlier one. (kafka-eos ledger findings retry-refused-after-restart)\n"
+    )
+    assert f"(model IdempotentProducer); Kafka 4.4 and 4.3 as they ship break {finding}" in told
+    assert "(model RefinesAtLeastOnce); no known finding breaks it\n" in told
     assert main(["settings", "--kafka", "4.4", "acks=all"]) == 0
     told = capsys.readouterr().out
     assert told.startswith("accepted by java-producer of Kafka 4.4\n")
@@ -82,13 +87,13 @@ def test_settings_give_the_guarantees_of_the_models_with_the_same_settings(clien
 @pytest.mark.parametrize(
     ("words", "client", "then"),
     [
-        (["acks=all"], "java-producer", "next: kafka-eos check models ResendAfterRestart"),
-        (["group.id=g", "enable.auto.commit=false"], "java-consumer", "next: kafka-eos check models HighWatermarkOnly"),
-        (["application.id=a"], "streams", "next: kafka-eos check models CommitAfterProcessingTwice"),
-        (["transactional.id=t"], "java-producer", "next: kafka-eos check models RefinesAtLeastOnce"),
-        (["message.timeout.ms=1000"], "librdkafka-producer", "next: kafka-eos check models LostAcknowledgement"),
-        (["group.id=g", "queued.min.messages=1"], "librdkafka-consumer", "next: kafka-eos check models CommitAfter"),
-        (["producer.acks=all", "state.dir=d"], "streams", "next: kafka-eos check models CommitAfterProcessingTwice"),
+        (["acks=all"], "java-producer", "next: give transactional.id"),
+        (["group.id=g", "enable.auto.commit=false"], "java-consumer", "next: give isolation.level=read_committed"),
+        (["application.id=a"], "streams", "next: give processing.guarantee=exactly_once_v2"),
+        (["transactional.id=t"], "java-producer", "next: nothing to change"),
+        (["message.timeout.ms=1000"], "librdkafka-producer", "next: give transactional.id"),
+        (["group.id=g", "queued.min.messages=1"], "librdkafka-consumer", "next: give enable.auto.commit=false"),
+        (["producer.acks=all", "state.dir=d"], "streams", "next: give processing.guarantee=exactly_once_v2"),
     ],
 )
 def test_without_a_client_the_names_of_the_settings_say_whose_they_are(
@@ -386,3 +391,29 @@ def test_a_consumer_that_reads_uncommitted_is_warned(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.splitlines()[1].startswith(f"NO   {danger} (")
     assert main(["settings", *words, "isolation.level=read_committed"]) == 0
     assert danger not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["acks=1"], ["give acks=all", "give enable.idempotence=true, with acks=all", "give transactional.id"]),
+        (["group.id=g"], ["give isolation.level=read_committed", "give enable.auto.commit=false"]),
+        (["transactional.id=a"], ["nothing to change in these settings; `kafka-eos ledger findings` says"]),
+        (["transactional.id=a", "transaction.timeout.ms=0"], ["give another transaction.timeout.ms, or raise"]),
+        ([*(f"{name}={word}" for name, word in EOS.items())], ["nothing to change in these settings"]),
+        (["acks=1", "transactional.id=a"], ["correct transactional.id"]),
+    ],
+)
+def test_the_next_step_is_a_setting_for_each_lack(
+    words: list[str], expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["settings", *words])
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("next: ")]
+    assert [line.startswith(f"next: {start}") for line, start in zip(told, expected, strict=True)] == [True] * len(told)
+
+
+def test_a_finding_that_concerns_some_clients_only_says_which(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["settings", "transactional.id=a"])
+    told = capsys.readouterr().out
+    assert "A delayed duplicate of EndTxn ends the next transaction. Concerns transaction version 1: Kafka 3.9" in told
+    assert "never gets its marker there. (kafka-eos ledger findings no-leader-no-marker)\n" in told
