@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from kafka_eos.clients.settings import (
+    COUNTERPARTS,
     JAVA,
     LIBRDKAFKA_CONSUMER,
     LIBRDKAFKA_PRODUCER,
@@ -243,6 +244,10 @@ def kind_of(client: str, java: JavaClients) -> Kind:
     return of_java.get(client) or KINDS[client]
 
 
+OF_THE_OTHER = {name: [java] for name, java in COUNTERPARTS.items()} | {
+    java: [name for name, other in COUNTERPARTS.items() if other == java] for java in COUNTERPARTS.values()
+}
+"""The names that the other library has for a setting."""
 EVERY_NAME = frozenset().union(*(client.kinds for java in JAVA.values() for client in (java.producer, java.consumer)))
 """The names that suggestions are made of where the client is not sure."""
 MOST_NAMES = 3
@@ -330,14 +335,14 @@ class Judged:
             yield f"refused by {self.whose}: {self.refused}"
         else:
             yield f"accepted by {self.whose}"
-        prefixed = [name for name in self.ignored if name not in self.known and without_prefix(name, self.known)]
-        for name in prefixed:
+        strays = [name for name in self.ignored if name not in self.known and strayed(name, self.known)]
+        for name in strays:
             yield f"WARN {name} is not read: {self.whose} has no such setting{self._meant(name)}"
         if self.by_brokers:
             yield f"NO   {self.by_brokers}"
         yield from self._of_guarantees()
         for name in self.ignored:
-            if name not in prefixed:
+            if name not in strays:
                 yield f"not used by {self.whose}, which only logs a warning: {name}{self._meant(name)}"
         if self.unchecked:
             yield f"not checked: {', '.join(self.unchecked)}"
@@ -373,10 +378,17 @@ def without_prefix(name: str, known: Collection[str]) -> str:
     return next((real for end in ends for real in (end, end.replace("-", ".")) if real in known), "")
 
 
+def strayed(name: str, known: Collection[str]) -> str:
+    """The words about a name of the other library, or about a known one with a prefix; "" if it is neither."""
+    if counterpart := next((other for other in OF_THE_OTHER.get(name, ()) if other in known), ""):
+        return f"; its counterpart here is {counterpart}"
+    real = without_prefix(name, known)
+    return real and f"; if {real} is meant, give it by this name"
+
+
 def meant(name: str, known: Collection[str]) -> str:
     """The words to append to a message about an unknown name; "" when no known name is near."""
-    real = without_prefix(name, known)
-    return f"; if {real} is meant, give it by this name" if real else did_you_mean(name, known)
+    return strayed(name, known) or did_you_mean(name, known)
 
 
 @cache

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos.clients.settings import COUNTERPARTS, JAVA_CONSUMER, JAVA_PRODUCER, LIBRDKAFKA_PRODUCER
 from kafka_eos_checks.cli import main
 from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.models.registry import Registry
@@ -417,3 +418,33 @@ def test_a_finding_that_concerns_some_clients_only_says_which(capsys: pytest.Cap
     told = capsys.readouterr().out
     assert "A delayed duplicate of EndTxn ends the next transaction. Concerns transaction version 1: Kafka 3.9" in told
     assert "never gets its marker there. (kafka-eos ledger findings no-leader-no-marker)\n" in told
+
+
+@pytest.mark.parametrize(
+    ("client", "given", "counterpart"),
+    [
+        ("java-producer", "message.timeout.ms", "delivery.timeout.ms"),
+        ("java-producer", "queue.buffering.max.kbytes", "buffer.memory"),
+        ("java-producer", "message.max.bytes", "max.request.size"),
+        ("java-producer", "request.required.acks", "acks"),
+        ("java-consumer", "fetch.wait.max.ms", "fetch.max.wait.ms"),
+        ("librdkafka-producer", "buffer.memory", "queue.buffering.max.kbytes"),
+        ("librdkafka-consumer", "receive.buffer.bytes", "socket.receive.buffer.bytes"),
+    ],
+)
+def test_a_name_of_the_other_library_is_told_with_its_counterpart(
+    client: str, given: str, counterpart: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = client.startswith("librdkafka")
+    words = f"next: correct {given}" if refused else f"WARN {given} is not read: {client} has no such setting"
+    assert main(["settings", "--client", client, f"{given}=5000", "client.id=a"]) == refused
+    assert f"\n{words}; its counterpart here is {counterpart}" in capsys.readouterr().out
+
+
+def test_a_counterpart_is_a_name_of_java_for_one_that_only_librdkafka_has() -> None:
+    of_java = {*JAVA_PRODUCER.kinds, *JAVA_CONSUMER.kinds}
+    for name, java in COUNTERPARTS.items():
+        assert LIBRDKAFKA_PRODUCER.knows(name)
+        assert name not in of_java
+        assert java in of_java or LIBRDKAFKA_PRODUCER.aliases[name] == java
+        assert LIBRDKAFKA_PRODUCER.real(name) == java or not LIBRDKAFKA_PRODUCER.knows(java)
