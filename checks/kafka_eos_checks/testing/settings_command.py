@@ -434,6 +434,23 @@ def _knows(client: str, name: str) -> bool:
     return name in known_names(client)
 
 
+def of_others(model: str, client: str) -> str:
+    """The words about a guarantee that no settings of a client give; "" for its own."""
+    owners = [name for name in CLIENTS if any(REQUIRABLE[model] is each for each in guarantees_of(name))]
+    if client in owners:
+        return ""
+    apart = (
+        "; of a producer and a consumer require Transactions and ReadCommitted, in a call for each, and send offsets "
+        "with the transaction: no setting shows that"
+    )
+    return f"; {client} cannot give it, only {' or '.join(owners)}{apart if owners == [STREAMS_CLIENT] else ''}"
+
+
+def guarantees_of(client: str) -> tuple[Guarantee, ...]:
+    """Each guarantee that settings of a client may give, or may lack."""
+    return tuple(STREAMS.values()) if client == STREAMS_CLIENT else kind_of(client, JAVA[OLDEST]).guarantees
+
+
 def client_of(given: Mapping[str, str]) -> str:
     """The client that settings are for, by the names that only its kind has; Java's producer if there are none.
 
@@ -459,7 +476,8 @@ def client_of(given: Mapping[str, str]) -> str:
     )
     if of_producer and of_consumer:
         raise UnusableProperties(
-            f"{of_producer[0]} is a producer's setting, {of_consumer[0]} a consumer's; give --client"
+            f"{of_producer[0]} is a producer's setting, {of_consumer[0]} a consumer's; give --client {names[0]} with "
+            f"the producer's settings, and --client {names[1]} with the consumer's in another call"
         )
     return names[bool(of_consumer)]
 
@@ -599,6 +617,6 @@ def run(arguments: argparse.Namespace) -> int:
     for each, models in zip(judged, missing, strict=True):
         print("\n".join(each.lines()))
         for model in models:
-            why = "; brokers refuse its transactions" if each.by_brokers else ""
+            why = "; brokers refuse its transactions" if each.by_brokers else of_others(model, client)
             print(f"required, and not given: {REQUIRABLE[model].words} ({model}){why}")
     return 0 if all(each.refused is None for each in judged) and not any(missing) else 1

@@ -448,3 +448,42 @@ def test_a_counterpart_is_a_name_of_java_for_one_that_only_librdkafka_has() -> N
         assert name not in of_java
         assert java in of_java or LIBRDKAFKA_PRODUCER.aliases[name] == java
         assert LIBRDKAFKA_PRODUCER.real(name) == java or not LIBRDKAFKA_PRODUCER.knows(java)
+
+
+@pytest.mark.parametrize(
+    ("required", "words", "said"),
+    [
+        (
+            "ConsumeTransformProduce",
+            ["transactional.id=a"],
+            "java-producer cannot give it, only streams; of a producer and a consumer require Transactions and "
+            "ReadCommitted, in a call for each, and send offsets with the transaction",
+        ),
+        ("ReadCommitted", ["acks=1"], "java-producer cannot give it, only java-consumer or librdkafka-consumer\n"),
+        ("Transactions", ["group.id=a"], "java-consumer cannot give it, only java-producer or librdkafka-producer\n"),
+        ("Transactions", ["application.id=a"], "streams cannot give it, only java-producer or librdkafka-producer\n"),
+        ("ConsumeTransformProduce", ["application.id=a"], ""),
+        ("ReadCommitted", ["group.id=a"], ""),
+    ],
+)
+def test_a_required_guarantee_of_another_client_says_of_which(
+    required: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["settings", "--require", required, *words]) == 1
+    last = capsys.readouterr().out.partition("required, and not given: ")[2]
+    assert last.startswith(f"{REQUIRABLE[required].words} ({required})" + (f"; {said}" if said else "\n"))
+
+
+def test_files_of_a_producer_and_of_a_consumer_are_judged_in_two_calls(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    producer, consumer = tmp_path / "producer.properties", tmp_path / "consumer.properties"
+    producer.write_text("transactional.id=a\n")
+    consumer.write_text("group.id=g\nisolation.level=read_committed\n")
+    assert main(["settings", "--require", "ConsumeTransformProduce", str(producer), str(consumer)]) == 2
+    assert (
+        "; give --client java-producer with the producer's settings, and --client java-consumer with the consumer's in "
+        "another call\n"
+    ) in capsys.readouterr().err
+    assert main(["settings", "--client", "java-producer", "--require", "Transactions", str(producer)]) == 0
+    assert main(["settings", "--client", "java-consumer", "--require", "ReadCommitted", str(consumer)]) == 0
