@@ -487,3 +487,14 @@ def test_files_of_a_producer_and_of_a_consumer_are_judged_in_two_calls(
     ) in capsys.readouterr().err
     assert main(["settings", "--client", "java-producer", "--require", "Transactions", str(producer)]) == 0
     assert main(["settings", "--client", "java-consumer", "--require", "ReadCommitted", str(consumer)]) == 0
+
+
+@pytest.mark.parametrize(("word", "status"), [("murmur2_random", 0), ("random2", 1), ("RANDOM", 1), ("", 1)])
+def test_a_partitioner_of_librdkafka_is_one_of_its_words(
+    word: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["settings", "--client", "librdkafka-producer", f"partitioner={word}"]) == status
+    told = capsys.readouterr().out
+    refused = f"partitioner: {word!r} is none of consistent, consistent_random, fnv1a, fnv1a_random, murmur2, "
+    assert (refused in told) is bool(status)
+    assert "not checked" not in told
