@@ -405,26 +405,25 @@ def known_names(client: str) -> frozenset[str]:
 def need_known(client: str, sources: Iterable[Source]) -> None:
     """Refuse files, and all single settings together, without any name that the client knows.
 
-    A client that refuses unknown names is asked itself.
+    A client that refuses unknown names says so itself.
 
     Raises:
         UnusableProperties: for the first of them.
     """
-    if client in KINDS:
-        return
     names: dict[str, list[str]] = {}
     for source, settings in sources:
         names.setdefault(source, []).extend(settings)
     for source, given in names.items():
-        if any(_knows(client, name) for name in given):
-            continue
         if not given:
             raise UnusableProperties(f"{source} has no settings; give a properties file of {client}")
+        if client in KINDS or any(_knows(client, name) for name in given):
+            continue
         found = ", ".join(f"{name}{meant(name, EVERY_NAME)}" for name in given[:MOST_NAMES])
         more = f", and {len(given) - MOST_NAMES} more" if len(given) > MOST_NAMES else ""
+        of_spring = SPRING if any(name.startswith("spring.") for name in given) else ""
         raise UnusableProperties(
-            f"{source} has no setting that {client} knows, and was not judged; it has: {found}{more}. Give the "
-            f"client's own names as NAME=VALUE{SPRING if any(name.startswith('spring.') for name in given) else ''}"
+            f"{source} has no setting that {client} knows, and was not judged; give the client's own names{of_spring}; "
+            f"found: {found}{more}"
         )
 
 

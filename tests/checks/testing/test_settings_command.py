@@ -320,13 +320,13 @@ SPRING = "spring.kafka.producer."
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.properties", f"{SPRING}acks=1\n", f"it has: {SPRING}acks; if acks is meant, give it by this name. "),
+        ("a.properties", f"{SPRING}acks=1\n", f"; found: {SPRING}acks; if acks is meant, give it by this name\n"),
         ("a.properties", f"{SPRING}batch-size=1\n", "; if batch.size is meant"),
         ("a.properties", f"{SPRING}properties.linger.ms=1\n", "; if linger.ms is meant"),
         ("a.properties", "spring.kafka.consumer.isolation-level=x\n", "; if isolation.level is meant"),
         ("a.properties", f"{SPRING}acks=1\n", "with . for -) or spring.kafka.producer.properties. is the client's"),
-        ("a.properties", "ack=1\n", "it has: ack; did you mean acks?. Give the client's own names as NAME=VALUE\n"),
-        ("a.properties", "a1=\na2=\na3=\na4=\na5=\n", "it has: a1, a2, a3, and 2 more. "),
+        ("a.properties", "ack=1\n", "; give the client's own names; found: ack; did you mean acks?\n"),
+        ("a.properties", "a1=\na2=\na3=\na4=\na5=\n", "found: a1, a2, a3, and 2 more\n"),
         ("a.properties", "# nothing\n", "a.properties has no settings; give a properties file of java-producer"),
         ("a.yml", "acks: 1\n", "a.yml: not read; give a properties file, or the client's own names as NAME=VALUE"),
         ("a.json", '{"acks": 1}\n', "a.json: not read; give a properties file"),
@@ -350,6 +350,7 @@ def test_single_settings_of_which_the_client_knows_none_cannot_be_used(capsys: p
     assert main(["settings", "--client", "java-consumer", "acks=all"]) == 2
     assert "the call has no setting that java-consumer knows" in capsys.readouterr().err
     assert main(["settings", "a=b", "acks=1"]) == 0
+    assert main(["settings"]) == 0, "these are the defaults"
     for known in ("topic.retention.ms=1", "main.consumer.max.poll.records=1", "application.id=a"):
         assert main(["settings", "--client", "streams", known]) == 0
 
@@ -498,3 +499,10 @@ def test_a_partitioner_of_librdkafka_is_one_of_its_words(
     refused = f"partitioner: {word!r} is none of consistent, consistent_random, fnv1a, fnv1a_random, murmur2, "
     assert (refused in told) is bool(status)
     assert "not checked" not in told
+
+
+def test_an_empty_file_of_librdkafka_cannot_be_used_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "producer.properties"
+    file.write_text("# nothing\n")
+    assert main(["settings", "--client", "librdkafka-producer", str(file)]) == 2
+    assert f"{file} has no settings; give a properties file of librdkafka-producer" in capsys.readouterr().err
