@@ -6,17 +6,21 @@ differ about the settings, each is told; --kafka takes one of them. A guarantee,
 that shows it.
 
 A setting that is not given has the client's default; addresses and serializers may be missing. A value that the client
-reads as a file, a class, an address or a login is not checked, and is named.
+reads as a file, a class, an address or a login is not checked, and is named. A file without any name that the client
+knows cannot be used: the defaults would be judged in its place. Spring's names are not the client's: what follows
+`spring.kafka.producer.`, with . for -, or `spring.kafka.producer.properties.`, is.
 """
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from kafka_eos.clients.settings import (
+    COUNTERPARTS,
     JAVA,
     LIBRDKAFKA_CONSUMER,
     LIBRDKAFKA_PRODUCER,
@@ -38,9 +42,13 @@ from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.nearest import did_you_mean
 from kafka_eos_checks.kit.outputs import check_outputs
 from kafka_eos_checks.kit.verdict import write_document
+from kafka_eos_checks.models.findings import read_findings
 
 Condition: TypeAlias = Callable[[Values, bool], bool]
 """Whether a guarantee is about a client, by its settings and by whether its producer is idempotent."""
+
+Source: TypeAlias = tuple[str, Mapping[str, str]]
+"""A file, or the call itself, and its settings."""
 
 EPILOG = """examples:
   kafka-eos settings producer.properties
@@ -51,13 +59,18 @@ EPILOG = """examples:
   kafka-eos settings --kafka 4.4 partitioner.rack.aware=true     of a Java client of one release only
 
 exit codes: 0 the client accepts the settings, and they give what --require names; 1 they are refused, or do not
-give it, by one release of a Java client; 2 the call or the file cannot be used
+give it, by one release of a Java client; 2 the call or the file cannot be used, or has no name that the client knows
 """
 
 
 def always(_values: Values, _idempotent: bool) -> bool:
     """A guarantee about each client of its kind."""
     return True
+
+
+def reads_uncommitted(values: Values, _idempotent: bool) -> bool:
+    """A guarantee about consumers that read what is not committed."""
+    return values.word("isolation.level") == "read_uncommitted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +83,7 @@ class Guarantee:
         model: the model that holds, by the repaired rules, or that shows how it is violated.
         about: the clients that it is about.
         findings: how Kafka 4.3 and 4.4 as they ship break the guarantee: ids of ``kafka-eos ledger findings``.
+        cure: what to do where it is not guaranteed.
     """
 
     holds: bool
@@ -77,6 +91,7 @@ class Guarantee:
     model: str
     about: Condition
     findings: tuple[str, ...] = ()
+    cure: str = ""
 
 
 PRODUCER = (
@@ -85,12 +100,14 @@ PRODUCER = (
         "nobody acknowledges a record; one that is lost on the way is not sent again",
         "AtMostOnceIsNotAtLeastOnce",
         lambda values, _: values.acks() == 0,
+        cure="give acks=all",
     ),
     Guarantee(
         False,
         "a leader that fails takes acknowledged records with it",
         "AcksOne",
         lambda values, _: values.acks() > 0,
+        cure="give acks=all",
     ),
     Guarantee(
         True,
@@ -103,6 +120,7 @@ PRODUCER = (
         "a lost acknowledgement and a retry store a record twice",
         "LostAcknowledgement",
         lambda values, idempotent: values.acks() != 0 and not idempotent and values.number("retries") > 0,
+        cure="give enable.idempotence=true, with acks=all",
     ),
     Guarantee(
         True,
@@ -116,6 +134,7 @@ PRODUCER = (
         "an application that restarts and sends again stores records twice",
         "ResendAfterRestart",
         lambda values, _: not values.has("transactional.id"),
+        cure="give transactional.id, and send in transactions, if records must not be stored twice after a restart",
     ),
     Guarantee(
         True,
@@ -134,16 +153,24 @@ CONSUMER = (
         ("aborted-records-delivered", "no-leader-no-marker"),
     ),
     Guarantee(
+        False,
+        "isolation.level is not read_committed: records of aborted and of open transactions are processed",
+        "HighWatermarkOnly",
+        reads_uncommitted,
+        cure="give isolation.level=read_committed, if producers send in transactions",
+    ),
+    Guarantee(
         True,
-        "the reader is given every record, those of aborted and of open transactions too",
+        "the reader is given every record up to the high watermark, and waits for no transaction",
         "ReadUncommitted",
-        lambda values, _: values.word("isolation.level") == "read_uncommitted",
+        reads_uncommitted,
     ),
     Guarantee(
         False,
         "offsets are committed apart from their effects, so that a crash has records processed twice",
         "CommitAfterProcessingTwice",
         lambda values, _: values.flag("enable.auto.commit") and values.has("group.id"),
+        cure="give enable.auto.commit=false, and commit each offset together with its effects",
     ),
 )
 STREAMS = {
@@ -159,18 +186,21 @@ STREAMS = {
         "processing.guarantee is not exactly_once_v2: a crash has records processed twice",
         "CommitAfterProcessingTwice",
         always,
+        cure="give processing.guarantee=exactly_once_v2",
     ),
     "inputs": Guarantee(
         False,
         "main.consumer.isolation.level overrides exactly_once_v2: records of aborted transactions are processed",
         "HighWatermarkOnly",
         always,
+        cure="leave out main.consumer.isolation.level",
     ),
     "stores": Guarantee(
         False,
         "restore.consumer.isolation.level overrides exactly_once_v2: aborted changes are restored",
         "RestoresUncommitted",
         always,
+        cure="leave out restore.consumer.isolation.level",
     ),
 }
 
@@ -214,6 +244,20 @@ def kind_of(client: str, java: JavaClients) -> Kind:
     return of_java.get(client) or KINDS[client]
 
 
+OF_THE_OTHER = {name: [java] for name, java in COUNTERPARTS.items()} | {
+    java: [name for name, other in COUNTERPARTS.items() if other == java] for java in COUNTERPARTS.values()
+}
+"""The names that the other library has for a setting."""
+EVERY_NAME = frozenset().union(*(client.kinds for java in JAVA.values() for client in (java.producer, java.consumer)))
+"""The names that suggestions are made of where the client is not sure."""
+MOST_NAMES = 3
+OTHER_FORMATS = (".json", ".yml", ".yaml", ".toml", ".xml")
+SINGLE = "the call"
+SPRING = (
+    "; of Spring's names, what follows spring.kafka.producer. (with . for -) or spring.kafka.producer.properties. is "
+    "the client's, and the same for consumer; transaction-id-prefix becomes transactional.id"
+)
+
 REQUIRABLE = {guarantee.model: guarantee for guarantee in (*PRODUCER, *CONSUMER, *STREAMS.values()) if guarantee.holds}
 """The guarantees that a call can require, by their models."""
 
@@ -248,8 +292,8 @@ class Judged:
         return f"{self.client} of Kafka {self.release}" if self.release else self.client
 
     def missing(self, required: Iterable[str]) -> list[str]:
-        """The required guarantees, by their models, that are not given."""
-        given = {guarantee.model for guarantee in self.guarantees if guarantee.holds}
+        """The required guarantees, by their models, that are not given: all where brokers refuse the producer."""
+        given = {guarantee.model for guarantee in self.guarantees if guarantee.holds and not self.by_brokers}
         return [model for model in required if model not in given]
 
     def to_json(self) -> dict[str, Any]:
@@ -269,6 +313,7 @@ class Judged:
                     "words": guarantee.words,
                     "model": guarantee.model,
                     "findings": list(guarantee.findings),
+                    "cure": guarantee.cure or None,
                 }
                 for guarantee in self.guarantees
             ],
@@ -278,11 +323,11 @@ class Judged:
 
     def _shipped(self) -> str:
         if self.release:
-            return f"Kafka {self.release} as it ships breaks"
-        return f"Kafka {' and '.join([*JAVA][::-1])} as they ship break"
+            return f"Kafka {self.release} as it ships breaks it"
+        return f"Kafka {' and '.join([*JAVA][::-1])} as they ship break it"
 
     def _meant(self, name: str) -> str:
-        return "" if name in self.known else did_you_mean(name, self.known)
+        return "" if name in self.known else meant(name, self.known)
 
     def lines(self) -> Iterator[str]:
         """The judgement in words."""
@@ -290,22 +335,119 @@ class Judged:
             yield f"refused by {self.whose}: {self.refused}"
         else:
             yield f"accepted by {self.whose}"
+        strays = [name for name in self.ignored if name not in self.known and strayed(name, self.known)]
+        for name in strays:
+            yield f"WARN {name} is not read: {self.whose} has no such setting{self._meant(name)}"
         if self.by_brokers:
             yield f"NO   {self.by_brokers}"
-        for guarantee in self.guarantees:
-            mark, models = ("yes", "holds by the repaired rules") if guarantee.holds else ("NO ", "shows it")
-            yield f"{mark}  {guarantee.words} ({guarantee.model} {models})"
-            for finding in guarantee.findings:
-                yield f"     {self._shipped()} this: kafka-eos ledger findings {finding}"
+        yield from self._of_guarantees()
         for name in self.ignored:
-            yield f"not used by {self.whose}, which only logs a warning: {name}{self._meant(name)}"
+            if name not in strays:
+                yield f"not used by {self.whose}, which only logs a warning: {name}{self._meant(name)}"
         if self.unchecked:
             yield f"not checked: {', '.join(self.unchecked)}"
+        yield from (f"next: {step}" for step in self._steps())
+
+    def _of_guarantees(self) -> Iterator[str]:
+        findings = {finding.id: finding for finding in read_findings()}
+        for guarantee in self.guarantees:
+            if not guarantee.holds:
+                yield f"NO   {guarantee.words} (model {guarantee.model} shows it)"
+                continue
+            broken = f"{self._shipped()} in these cases:" if guarantee.findings else "no known finding breaks it"
+            yield f"yes  {guarantee.words} (model {guarantee.model}); {broken}"
+            for name in guarantee.findings:
+                concerns = findings[name].concerns and f" Concerns {findings[name].concerns}."
+                yield f"     {findings[name].title}{concerns} (kafka-eos ledger findings {name})"
+
+    def _steps(self) -> Iterator[str]:
+        """The next steps of the user."""
         if self.refused is not None:
-            meant = "".join(self._meant(name) for name in self.refused.settings)
-            yield f"next: correct {' or '.join(self.refused.settings)}{meant}; --client names another client"
-        for guarantee in sorted(self.guarantees, key=lambda guarantee: guarantee.holds)[:1]:
-            yield f"next: kafka-eos check models {guarantee.model}"
+            nearest = "".join(self._meant(name) for name in self.refused.settings)
+            yield f"correct {' or '.join(self.refused.settings)}{nearest}; --client names another client"
+        elif self.by_brokers:
+            yield "give another transaction.timeout.ms, or raise transaction.max.timeout.ms of each broker"
+        elif all(guarantee.holds for guarantee in self.guarantees):
+            yield "nothing to change in these settings; `kafka-eos ledger findings` says what helps in these cases"
+        yield from (guarantee.cure for guarantee in self.guarantees if not guarantee.holds)
+
+
+def without_prefix(name: str, known: Collection[str]) -> str:
+    """The longest end of a name, after a dot, that is known as it is or with . for -; "" if none is."""
+    ends = [name[at + 1 :] for at, letter in enumerate(name) if letter == "."]
+    return next((real for end in ends for real in (end, end.replace("-", ".")) if real in known), "")
+
+
+def strayed(name: str, known: Collection[str]) -> str:
+    """The words about a name of the other library, or about a known one with a prefix; "" if it is neither."""
+    if counterpart := next((other for other in OF_THE_OTHER.get(name, ()) if other in known), ""):
+        return f"; its counterpart here is {counterpart}"
+    real = without_prefix(name, known)
+    return real and f"; if {real} is meant, give it by this name"
+
+
+def meant(name: str, known: Collection[str]) -> str:
+    """The words to append to a message about an unknown name; "" when no known name is near."""
+    return strayed(name, known) or did_you_mean(name, known)
+
+
+@cache
+def known_names(client: str) -> frozenset[str]:
+    """The names that a client knows, in any release."""
+    if client == STREAMS_CLIENT:
+        return frozenset().union(
+            *({*each.streams.kinds, *each.producer.kinds, *each.consumer.kinds} for each in JAVA.values())
+        )
+    of_releases = [kind_of(client, java).client for java in JAVA.values()]
+    return frozenset({*of_releases[0].aliases}.union(*(each.kinds for each in of_releases)))
+
+
+def need_known(client: str, sources: Iterable[Source]) -> None:
+    """Refuse files, and all single settings together, without any name that the client knows.
+
+    A client that refuses unknown names says so itself.
+
+    Raises:
+        UnusableProperties: for the first of them.
+    """
+    names: dict[str, list[str]] = {}
+    for source, settings in sources:
+        names.setdefault(source, []).extend(settings)
+    for source, given in names.items():
+        if not given:
+            raise UnusableProperties(f"{source} has no settings; give a properties file of {client}")
+        if client in KINDS or any(_knows(client, name) for name in given):
+            continue
+        found = ", ".join(f"{name}{meant(name, EVERY_NAME)}" for name in given[:MOST_NAMES])
+        more = f", and {len(given) - MOST_NAMES} more" if len(given) > MOST_NAMES else ""
+        of_spring = SPRING if any(name.startswith("spring.") for name in given) else ""
+        raise UnusableProperties(
+            f"{source} has no setting that {client} knows, and was not judged; give the client's own names{of_spring}; "
+            f"found: {found}{more}"
+        )
+
+
+def _knows(client: str, name: str) -> bool:
+    if client == STREAMS_CLIENT:
+        return name.startswith(STREAMS_NOT_READ) or any(java.known_to_streams(name) for java in JAVA.values())
+    return name in known_names(client)
+
+
+def of_others(model: str, client: str) -> str:
+    """The words about a guarantee that no settings of a client give; "" for its own."""
+    owners = [name for name in CLIENTS if any(REQUIRABLE[model] is each for each in guarantees_of(name))]
+    if client in owners:
+        return ""
+    apart = (
+        "; of a producer and a consumer require Transactions and ReadCommitted, in a call for each, and send offsets "
+        "with the transaction: no setting shows that"
+    )
+    return f"; {client} cannot give it, only {' or '.join(owners)}{apart if owners == [STREAMS_CLIENT] else ''}"
+
+
+def guarantees_of(client: str) -> tuple[Guarantee, ...]:
+    """Each guarantee that settings of a client may give, or may lack."""
+    return tuple(STREAMS.values()) if client == STREAMS_CLIENT else kind_of(client, JAVA[OLDEST]).guarantees
 
 
 def client_of(given: Mapping[str, str]) -> str:
@@ -333,7 +475,8 @@ def client_of(given: Mapping[str, str]) -> str:
     )
     if of_producer and of_consumer:
         raise UnusableProperties(
-            f"{of_producer[0]} is a producer's setting, {of_consumer[0]} a consumer's; give --client"
+            f"{of_producer[0]} is a producer's setting, {of_consumer[0]} a consumer's; give --client {names[0]} with "
+            f"the producer's settings, and --client {names[1]} with the consumer's in another call"
         )
     return names[bool(of_consumer)]
 
@@ -367,7 +510,7 @@ def judge(client: str, given: Mapping[str, str], release: str = OLDEST) -> Judge
             sorted(name for name in given if not rules.uses(name) and (name not in read or rules.knows(name)))
         ),
         unchecked=tuple(sorted(name for name in read if rules.uses(name) and is_unchecked(rules, name))),
-        known=frozenset({*rules.aliases}.union(*(kind_of(client, each).client.kinds for each in JAVA.values()))),
+        known=known_names(client),
     )
     try:
         values = rules.values(read)
@@ -386,9 +529,7 @@ def _judge_streams(given: Mapping[str, str], java: JavaClients) -> Judged:
             sorted(name for name in given if not java.known_to_streams(name) and not name.startswith(STREAMS_NOT_READ))
         ),
         unchecked=tuple(sorted(filter(java.is_unchecked_by_streams, given))),
-        known=frozenset().union(
-            *({*each.streams.kinds, *each.producer.kinds, *each.consumer.kinds} for each in JAVA.values())
-        ),
+        known=known_names(STREAMS_CLIENT),
     )
     try:
         values = streams_values(given, java)
@@ -404,18 +545,24 @@ def _exists(word: str) -> bool:
         return False
 
 
-def read_settings(words: Iterable[str]) -> dict[str, str]:
-    """Settings of properties files and of ``NAME=VALUE``; a later one wins.
+def read_settings(words: Iterable[str]) -> list[Source]:
+    """Settings of properties files and of ``NAME=VALUE``, each with its file; a later one wins.
 
     Raises:
-        UnusableProperties: when a file cannot be read, or has a line that is no property.
+        UnusableProperties: when a file cannot be read, is of another format, or has a line that is no property.
     """
-    given: dict[str, str] = {}
+    sources: list[Source] = []
     for word in words:
         name, separator, value = word.partition("=")
-        is_file = not separator or _exists(word)
-        given |= read_properties(Path(word)) if is_file else {name.strip(): value.strip()}
-    return given
+        if separator and not _exists(word):
+            sources.append((SINGLE, {name.strip(): value.strip()}))
+        elif Path(word).suffix.lower() in OTHER_FORMATS:
+            raise UnusableProperties(
+                f"{word}: not read; give a properties file, or the client's own names as NAME=VALUE{SPRING}"
+            )
+        else:
+            sources.append((word, read_properties(Path(word))))
+    return sources
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", line: str) -> None:
@@ -450,8 +597,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     check_outputs({"--json": arguments.json}, arguments.settings)
     try:
-        given = read_settings(arguments.settings)
+        sources = read_settings(arguments.settings)
+        given = {name: value for _, settings in sources for name, value in settings.items()}
         client = arguments.client or client_of(given)
+        need_known(client, sources)
     except UnusableProperties as error:
         print(f"kafka-eos settings: {error}", file=sys.stderr)
         return 2
@@ -467,5 +616,6 @@ def run(arguments: argparse.Namespace) -> int:
     for each, models in zip(judged, missing, strict=True):
         print("\n".join(each.lines()))
         for model in models:
-            print(f"required, and not given: {REQUIRABLE[model].words} ({model})")
+            why = "; brokers refuse its transactions" if each.by_brokers else of_others(model, client)
+            print(f"required, and not given: {REQUIRABLE[model].words} ({model}){why}")
     return 0 if all(each.refused is None for each in judged) and not any(missing) else 1

@@ -4,8 +4,9 @@ import ctypes
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,6 +24,7 @@ _JAVA_SECONDS = 240
 _PROPERTY = re.compile(
     r"^(?P<name>[\w.]+) +\| +(?P<side>[CP*]) +\| (?P<range>.*?) +\| *(?P<default>.*?) +\| \w+ +\| (?P<about>.*)"
 )
+_QUOTED = re.compile(r"`([^`]+)`")
 _ALIAS = re.compile(r"(?:\*\*DEPRECATED\*\* )?Alias for `([\w.]+)`")
 
 
@@ -72,8 +74,8 @@ def of_librdkafka() -> dict[str, Any]:
         if alias := _ALIAS.match(matched["about"]):
             aliases[matched["name"]] = alias[1]
         elif "see dedicated API" not in matched["about"]:
-            takes_all = _takes(library, matched["name"], "all")
-            row = _row(matched, takes_all=takes_all) | ({"of_topics": True} if of_topics else {})
+            takes = partial(_takes, library, matched["name"])
+            row = _row(matched, takes) | ({"of_topics": True} if of_topics else {})
             found[SIDES[matched["side"]]][matched["name"]] = row
     for name in _dumped(library) - named:
         found["both"][name] = {}
@@ -112,16 +114,19 @@ def _dumped(library: ctypes.CDLL) -> set[str]:
     return {pairs[at].decode() for at in range(0, size.value, 2)}
 
 
-def _row(matched: re.Match[str], *, takes_all: bool) -> Row:
+def _row(matched: re.Match[str], takes: Callable[[str], bool]) -> Row:
     row: Row = {"default": matched["default"]} if matched["default"] else {}
     if " .. " in matched["range"]:
         low, high = map(int, matched["range"].split(" .. "))
-        numbers = {"low": low, "high": high, **({"word": "all"} if takes_all else {})}
+        numbers = {"low": low, "high": high, **({"word": "all"} if takes("all") else {})}
         return row | numbers | ({"fraction": True} if "*Type: float*" in matched["about"] else {})
     if "*Type: boolean*" in matched["about"]:
         return {**row, "any_case": True, "words": sorted(settings.BOOLEAN_OF_LIBRDKAFKA)}
     if "*Type: enum value*" in matched["about"]:
         return {**row, "any_case": True, "words": sorted(word.strip().lower() for word in matched["range"].split(","))}
+    words = sorted(filter(takes, _QUOTED.findall(matched["about"])))
+    if words and not takes("none of them"):  # a text of which the library takes only the words that it describes
+        return {**row, "any_case": takes(words[0].upper()), "words": words}
     return row
 
 

@@ -311,6 +311,21 @@ def _names_of_librdkafka() -> dict[str, str]:
 
 _ALIASES = MappingProxyType(_names_of_librdkafka())
 
+COUNTERPARTS: Mapping[str, str] = MappingProxyType({
+    **_ALIASES,
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "message.max.bytes": "max.request.size",
+    "queue.buffering.max.kbytes": "buffer.memory",
+    "socket.receive.buffer.bytes": "receive.buffer.bytes",
+    "socket.send.buffer.bytes": "send.buffer.bytes",
+    "ssl.ca.location": "ssl.truststore.location",
+})  # fmt: skip
+"""Names of librdkafka that Java does not know, with Java's names: librdkafka's aliases, and settings with two names.
+
+librdkafka: CONFIGURATION.md
+Kafka:      ProducerConfig, ConsumerConfig, CommonClientConfigs, SslConfigs
+"""
+
 
 def _ours(names: Iterable[str]) -> frozenset[str]:
     return frozenset(_ALIASES.get(name, name) for name in names)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos.clients.settings import COUNTERPARTS, JAVA_CONSUMER, JAVA_PRODUCER, LIBRDKAFKA_PRODUCER
 from kafka_eos_checks.cli import main
 from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.models.registry import Registry
@@ -36,10 +37,15 @@ def test_a_guarantee_that_kafka_as_it_ships_breaks_names_the_findings(capsys: py
     for guarantee in (*PRODUCER, *CONSUMER, *STREAMS.values()):
         assert set(guarantee.findings) <= known
         assert guarantee.holds or not guarantee.findings
+        assert bool(guarantee.cure) is not guarantee.holds
     assert main(["settings", "acks=all"]) == 0
     told = capsys.readouterr().out
-    finding = "this: kafka-eos ledger findings retry-refused-after-restart"
-    assert f"Kafka 4.4 and 4.3 as they ship break {finding}" in told
+    finding = (
+        "it in these cases:\n     After a restart a leader remembers one batch of each producer, and refuses the retry "
+        "of an earlier one. (kafka-eos ledger findings retry-refused-after-restart)\n"
+    )
+    assert f"(model IdempotentProducer); Kafka 4.4 and 4.3 as they ship break {finding}" in told
+    assert "(model RefinesAtLeastOnce); no known finding breaks it\n" in told
     assert main(["settings", "--kafka", "4.4", "acks=all"]) == 0
     told = capsys.readouterr().out
     assert told.startswith("accepted by java-producer of Kafka 4.4\n")
@@ -66,7 +72,7 @@ def test_a_guarantee_about_transactions_names_what_a_partition_without_a_leader_
             {"transactional.id": "orders"},
             ["RefinesAtLeastOnce", "IdempotentProducer", "Transactions"],
         ),
-        ("java-consumer", {"group.id": "g"}, ["ReadUncommitted", "CommitAfterProcessingTwice"]),
+        ("java-consumer", {"group.id": "g"}, ["HighWatermarkOnly", "ReadUncommitted", "CommitAfterProcessingTwice"]),
         ("librdkafka-consumer", {"group.id": "g", "enable.auto.commit": "false"}, ["ReadCommitted"]),
         ("streams", EOS, ["ConsumeTransformProduce"]),
         ("streams", {"commit.interval.ms": "30000"}, ["CommitAfterProcessingTwice"]),
@@ -82,13 +88,13 @@ def test_settings_give_the_guarantees_of_the_models_with_the_same_settings(clien
 @pytest.mark.parametrize(
     ("words", "client", "then"),
     [
-        (["acks=all"], "java-producer", "next: kafka-eos check models ResendAfterRestart"),
-        (["group.id=g", "enable.auto.commit=false"], "java-consumer", "next: kafka-eos check models ReadUncommitted"),
-        (["application.id=a"], "streams", "next: kafka-eos check models CommitAfterProcessingTwice"),
-        (["transactional.id=t"], "java-producer", "next: kafka-eos check models RefinesAtLeastOnce"),
-        (["message.timeout.ms=1000"], "librdkafka-producer", "next: kafka-eos check models LostAcknowledgement"),
-        (["group.id=g", "queued.min.messages=1"], "librdkafka-consumer", "next: kafka-eos check models CommitAfter"),
-        (["producer.acks=all", "state.dir=d"], "streams", "next: kafka-eos check models CommitAfterProcessingTwice"),
+        (["acks=all"], "java-producer", "next: give transactional.id"),
+        (["group.id=g", "enable.auto.commit=false"], "java-consumer", "next: give isolation.level=read_committed"),
+        (["application.id=a"], "streams", "next: give processing.guarantee=exactly_once_v2"),
+        (["transactional.id=t"], "java-producer", "next: nothing to change"),
+        (["message.timeout.ms=1000"], "librdkafka-producer", "next: give transactional.id"),
+        (["group.id=g", "queued.min.messages=1"], "librdkafka-consumer", "next: give enable.auto.commit=false"),
+        (["producer.acks=all", "state.dir=d"], "streams", "next: give processing.guarantee=exactly_once_v2"),
     ],
 )
 def test_without_a_client_the_names_of_the_settings_say_whose_they_are(
@@ -306,3 +312,197 @@ def test_a_setting_of_the_newest_release_is_not_used_by_the_one_before(capsys: p
 def test_a_release_of_kafka_is_refused_for_librdkafka(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", "--client", "librdkafka-producer", "--kafka", "4.4", "acks=all"]) == 2
     assert "librdkafka-producer is no client of Kafka's own; leave --kafka out" in capsys.readouterr().err
+
+
+SPRING = "spring.kafka.producer."
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.properties", f"{SPRING}acks=1\n", f"; found: {SPRING}acks; if acks is meant, give it by this name\n"),
+        ("a.properties", f"{SPRING}batch-size=1\n", "; if batch.size is meant"),
+        ("a.properties", f"{SPRING}properties.linger.ms=1\n", "; if linger.ms is meant"),
+        ("a.properties", "spring.kafka.consumer.isolation-level=x\n", "; if isolation.level is meant"),
+        ("a.properties", f"{SPRING}acks=1\n", "with . for -) or spring.kafka.producer.properties. is the client's"),
+        ("a.properties", "ack=1\n", "; give the client's own names; found: ack; did you mean acks?\n"),
+        ("a.properties", "a1=\na2=\na3=\na4=\na5=\n", "found: a1, a2, a3, and 2 more\n"),
+        ("a.properties", "# nothing\n", "a.properties has no settings; give a properties file of java-producer"),
+        ("a.yml", "acks: 1\n", "a.yml: not read; give a properties file, or the client's own names as NAME=VALUE"),
+        ("a.json", '{"acks": 1}\n', "a.json: not read; give a properties file"),
+    ],
+)
+def test_a_file_without_a_setting_of_the_client_cannot_be_used(
+    name: str, text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    for others in ([], ["acks=all"]):
+        assert main(["settings", "--require", "IdempotentProducer", str(file), *others]) == 2
+        told = capsys.readouterr()
+        assert said in told.err
+        assert not told.out
+
+
+def test_single_settings_of_which_the_client_knows_none_cannot_be_used(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", f"{SPRING}acks=1", "a=b"]) == 2
+    assert "the call has no setting that java-producer knows, and was not judged" in capsys.readouterr().err
+    assert main(["settings", "--client", "java-consumer", "acks=all"]) == 2
+    assert "the call has no setting that java-consumer knows" in capsys.readouterr().err
+    assert main(["settings", "a=b", "acks=1"]) == 0
+    assert main(["settings"]) == 0, "these are the defaults"
+    for known in ("topic.retention.ms=1", "main.consumer.max.poll.records=1", "application.id=a"):
+        assert main(["settings", "--client", "streams", known]) == 0
+
+
+def test_a_prefixed_name_among_others_is_told_before_the_guarantees(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [f"{SPRING}enable-idempotence=false", "linger.ms=1", "other=1"]
+    assert main(["settings", "--require", "IdempotentProducer", *words]) == 0
+    told = capsys.readouterr().out
+    assert told.splitlines()[1] == (
+        f"WARN {SPRING}enable-idempotence is not read: java-producer has no such setting; if enable.idempotence is "
+        "meant, give it by this name"
+    )
+    assert told.count("enable-idempotence") == 1
+    assert "which only logs a warning: other\n" in told
+    assert main(["settings", "--client", "librdkafka-producer", f"{SPRING}acks=1"]) == 1
+    assert f"next: correct {SPRING}acks; if acks is meant, give it by this name; --client" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("required", ["Transactions", "IdempotentProducer"])
+@pytest.mark.parametrize(("timeout", "status"), [("900000", 0), ("3600000", 1)])
+def test_a_producer_that_brokers_refuse_gives_nothing_that_is_required(
+    required: str, timeout: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["transactional.id=x", f"transaction.timeout.ms={timeout}"]
+    assert main(["settings", "--require", required, *words]) == status
+    told = capsys.readouterr().out
+    assert (f" ({required}); brokers refuse its transactions\n" in told) is bool(status)
+    assert main(["settings", *words]) == 0, "the client accepts them"
+
+
+def test_streams_whose_producer_brokers_refuse_gives_nothing_that_is_required() -> None:
+    words = ["processing.guarantee=exactly_once_v2", "producer.transaction.timeout.ms=3600000"]
+    assert main(["settings", "--require", "ConsumeTransformProduce", *words]) == 1
+
+
+def test_a_consumer_that_reads_uncommitted_is_warned(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["group.id=payd", "enable.auto.commit=false"]
+    danger = "isolation.level is not read_committed: records of aborted and of open transactions are processed"
+    assert main(["settings", *words]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith(f"NO   {danger} (")
+    assert main(["settings", *words, "isolation.level=read_committed"]) == 0
+    assert danger not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["acks=1"], ["give acks=all", "give enable.idempotence=true, with acks=all", "give transactional.id"]),
+        (["group.id=g"], ["give isolation.level=read_committed", "give enable.auto.commit=false"]),
+        (["transactional.id=a"], ["nothing to change in these settings; `kafka-eos ledger findings` says"]),
+        (["transactional.id=a", "transaction.timeout.ms=0"], ["give another transaction.timeout.ms, or raise"]),
+        ([*(f"{name}={word}" for name, word in EOS.items())], ["nothing to change in these settings"]),
+        (["acks=1", "transactional.id=a"], ["correct transactional.id"]),
+    ],
+)
+def test_the_next_step_is_a_setting_for_each_lack(
+    words: list[str], expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["settings", *words])
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("next: ")]
+    assert [line.startswith(f"next: {start}") for line, start in zip(told, expected, strict=True)] == [True] * len(told)
+
+
+def test_a_finding_that_concerns_some_clients_only_says_which(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["settings", "transactional.id=a"])
+    told = capsys.readouterr().out
+    assert "A delayed duplicate of EndTxn ends the next transaction. Concerns transaction version 1: Kafka 3.9" in told
+    assert "never gets its marker there. (kafka-eos ledger findings no-leader-no-marker)\n" in told
+
+
+@pytest.mark.parametrize(
+    ("client", "given", "counterpart"),
+    [
+        ("java-producer", "message.timeout.ms", "delivery.timeout.ms"),
+        ("java-producer", "queue.buffering.max.kbytes", "buffer.memory"),
+        ("java-producer", "message.max.bytes", "max.request.size"),
+        ("java-producer", "request.required.acks", "acks"),
+        ("java-consumer", "fetch.wait.max.ms", "fetch.max.wait.ms"),
+        ("librdkafka-producer", "buffer.memory", "queue.buffering.max.kbytes"),
+        ("librdkafka-consumer", "receive.buffer.bytes", "socket.receive.buffer.bytes"),
+    ],
+)
+def test_a_name_of_the_other_library_is_told_with_its_counterpart(
+    client: str, given: str, counterpart: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = client.startswith("librdkafka")
+    words = f"next: correct {given}" if refused else f"WARN {given} is not read: {client} has no such setting"
+    assert main(["settings", "--client", client, f"{given}=5000", "client.id=a"]) == refused
+    assert f"\n{words}; its counterpart here is {counterpart}" in capsys.readouterr().out
+
+
+def test_a_counterpart_is_a_name_of_java_for_one_that_only_librdkafka_has() -> None:
+    of_java = {*JAVA_PRODUCER.kinds, *JAVA_CONSUMER.kinds}
+    for name, java in COUNTERPARTS.items():
+        assert LIBRDKAFKA_PRODUCER.knows(name)
+        assert name not in of_java
+        assert java in of_java or LIBRDKAFKA_PRODUCER.aliases[name] == java
+        assert LIBRDKAFKA_PRODUCER.real(name) == java or not LIBRDKAFKA_PRODUCER.knows(java)
+
+
+@pytest.mark.parametrize(
+    ("required", "words", "said"),
+    [
+        (
+            "ConsumeTransformProduce",
+            ["transactional.id=a"],
+            "java-producer cannot give it, only streams; of a producer and a consumer require Transactions and "
+            "ReadCommitted, in a call for each, and send offsets with the transaction",
+        ),
+        ("ReadCommitted", ["acks=1"], "java-producer cannot give it, only java-consumer or librdkafka-consumer\n"),
+        ("Transactions", ["group.id=a"], "java-consumer cannot give it, only java-producer or librdkafka-producer\n"),
+        ("Transactions", ["application.id=a"], "streams cannot give it, only java-producer or librdkafka-producer\n"),
+        ("ConsumeTransformProduce", ["application.id=a"], ""),
+        ("ReadCommitted", ["group.id=a"], ""),
+    ],
+)
+def test_a_required_guarantee_of_another_client_says_of_which(
+    required: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["settings", "--require", required, *words]) == 1
+    last = capsys.readouterr().out.partition("required, and not given: ")[2]
+    assert last.startswith(f"{REQUIRABLE[required].words} ({required})" + (f"; {said}" if said else "\n"))
+
+
+def test_files_of_a_producer_and_of_a_consumer_are_judged_in_two_calls(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    producer, consumer = tmp_path / "producer.properties", tmp_path / "consumer.properties"
+    producer.write_text("transactional.id=a\n")
+    consumer.write_text("group.id=g\nisolation.level=read_committed\n")
+    assert main(["settings", "--require", "ConsumeTransformProduce", str(producer), str(consumer)]) == 2
+    assert (
+        "; give --client java-producer with the producer's settings, and --client java-consumer with the consumer's in "
+        "another call\n"
+    ) in capsys.readouterr().err
+    assert main(["settings", "--client", "java-producer", "--require", "Transactions", str(producer)]) == 0
+    assert main(["settings", "--client", "java-consumer", "--require", "ReadCommitted", str(consumer)]) == 0
+
+
+@pytest.mark.parametrize(("word", "status"), [("murmur2_random", 0), ("random2", 1), ("RANDOM", 1), ("", 1)])
+def test_a_partitioner_of_librdkafka_is_one_of_its_words(
+    word: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["settings", "--client", "librdkafka-producer", f"partitioner={word}"]) == status
+    told = capsys.readouterr().out
+    refused = f"partitioner: {word!r} is none of consistent, consistent_random, fnv1a, fnv1a_random, murmur2, "
+    assert (refused in told) is bool(status)
+    assert "not checked" not in told
+
+
+def test_an_empty_file_of_librdkafka_cannot_be_used_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "producer.properties"
+    file.write_text("# nothing\n")
+    assert main(["settings", "--client", "librdkafka-producer", str(file)]) == 2
+    assert f"{file} has no settings; give a properties file of librdkafka-producer" in capsys.readouterr().err

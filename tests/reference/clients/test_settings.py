@@ -581,6 +581,12 @@ def test_each_client_reads_numbers_in_its_own_way(
     assert (read_java(word), read_c(word), read_c_float(word)) == (of_java, of_c, of_c_float)
 
 
+@pytest.mark.parametrize("word", ["random", "murmur2_random", "random2", "RANDOM", "random ", ""])
+def test_librdkafka_takes_the_partitioners_that_it_describes(word: str) -> None:
+    row = {"partitioner": word}
+    assert (LIBRDKAFKA_PRODUCER.refusal(row) is None) is (librdkafka("producer", row) is None)
+
+
 def test_librdkafka_requires_a_group_for_a_consumer() -> None:
     assert "group.id" in (librdkafka("consumer", {}) or "")
     refused = LIBRDKAFKA_CONSUMER.refusal({})
