@@ -11,6 +11,7 @@ import pytest
 from kafka_eos.histories.history import ACTIONS, COLUMN_TYPES, PHASES, VOCABULARY, read_history
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.events.columns import DETAILS
+from kafka_eos_checks.audit.rules import declared
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.kit.paths import CLONE
 
@@ -52,7 +53,22 @@ def test_the_tables_name_each_column_action_and_rule_once() -> None:
 
 
 def test_the_page_names_the_fields_of_a_detail_that_rules_read() -> None:
-    assert set(re.findall(r"`detail\.(\w+)`", PAGE)) == set(DETAILS) - OF_REQUESTS
+    before, _, rest = PAGE.partition("## A question about an application")
+    question, _, after = rest.partition("\n## ")
+    assert set(re.findall(r"`detail\.(\w+)`", before + after)) == set(DETAILS) - OF_REQUESTS
+    read = {"everything", "role", "after", "field", "output", "identity"}
+    assert set(re.findall(r"`detail\.(\w+)`", question)) == read
+    source = Path(declared.__file__).read_text(encoding="utf-8")
+    assert all(f'"{name}"' in source for name in read)
+
+
+def test_the_question_of_the_page_is_one(tmp_path: Path) -> None:
+    [lines] = re.findall(r"```\n(\{\"run\":\"serve\".*?)```", PAGE, re.DOTALL)
+    (tmp_path / "question.jsonl").write_text(lines, encoding="utf-8")
+    [told] = declared.declarations(list(read_history(tmp_path / "question.jsonl")))
+    assert (told.group, told.inputs, told.outputs, told.everything) == ("payd", {"payments"}, {"ledger"}, True)
+    record = b'{"payment": "p1", "leg": "debit"}'
+    assert told.identity((("ledger", 0), 5), record) == ("p1", "debit")
 
 
 @pytest.mark.parametrize(("lines", "name", "shown"), EXAMPLES, ids=[name for _, name, _ in EXAMPLES])
