@@ -658,8 +658,8 @@ _RULES: Mapping[str, Rule] = {
         noun="inputs",
         means="Readers of committed data get the output twice.",
         ends=_NEVER,
-        then=_EXPLAIN + "; was the input's offset sent in the transaction of its output, and committed before the "
-        "restart or the rebalance?",
+        then=_EXPLAIN + "; send the input's offset in the transaction of its output, and go on from the group's "
+        "committed offsets after a restart, a rebalance, or a commit whose outcome is unknown",
         missing=_LOGS,
     ),
     applications.SKIPPED: Rule(
