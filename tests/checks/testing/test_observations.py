@@ -572,6 +572,19 @@ def test_a_member_that_joins_with_a_transaction_open_is_told_to_end_it(
     assert "the group rebalanced in between (event " in found(broker)
 
 
+def test_an_output_without_its_offset_comes_before_the_inputs_that_were_processed_twice(
+    broker: InProcessBroker, app: Application
+) -> None:
+    copy_all(app)
+    app.copy("a", 2)
+    app.produce("in", "d", transactional=False)
+    app.produce("out", "d")
+    app.end()
+    said = found(broker)
+    assert said.startswith("output without its offset, input processed twice (not exactly once: 2 finding(s))")
+    assert said.index("  output without its offset:") < said.index("  input processed twice:")
+
+
 def test_a_restart_between_an_output_and_its_offset_is_no_rebalance(broker: InProcessBroker, app: Application) -> None:
     join(app, "g")
     app.produce("out", "a")

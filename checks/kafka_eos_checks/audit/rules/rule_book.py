@@ -754,7 +754,10 @@ def rule_of(name: str) -> Rule:
 
 
 def most_urgent_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Verdicts by the urgency of their rules, otherwise in their order."""
-    return sorted(
-        verdicts, key=lambda verdict: _RULES[verdict.name].urgency if verdict.name in _RULES else Urgency.DATA
-    )
+    """Verdicts by the urgency of their rules, otherwise in their order; of an application first what is apart."""
+
+    def place(verdict: Verdict) -> tuple[Urgency, bool, bool]:
+        urgency = _RULES[verdict.name].urgency if verdict.name in _RULES else Urgency.DATA
+        return urgency, verdict.name in applications.APPLICATION_RULES, verdict.name not in applications.APART
+
+    return sorted(verdicts, key=place)
