@@ -15,7 +15,7 @@ from kafka_eos.formats.segment import CorruptRegion, RegionKind
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments
-from kafka_eos_checks.audit.cause import seen_in
+from kafka_eos_checks.audit.cause import names_of, seen_in
 from kafka_eos_checks.audit.completeness import (
     LINKED,
     MISNAMED,
@@ -347,11 +347,14 @@ def of_inputs(
         if kind == Kind.NOT_JUDGED:
             first.setdefault(rule, (0, shown[0]))
     verdicts = [draft(tally) for draft in judged.drafts]
-    to_draw = [] if engine == "spark" else [each for _, each in first.values() if rule_of(each.rule).draws]
-    drawn = _can_be_drawn(to_draw, inputs, check_crc)  # on Spark the driver reads no byte of a segment
+    to_draw = [each for _, each in first.values() if rule_of(each.rule).draws]
+    runs = None if engine == "spark" or not first else _runs_again(inputs, check_crc)  # on Spark the driver reads none
+    drawn = (
+        {} if runs is None else {each.rule: is_in for each, is_in in zip(to_draw, seen_in(to_draw, runs), strict=True)}
+    )
     return Audit(
         verdicts=tuple(
-            _advised(verdict, *first[verdict.name], tally, inputs, findings, drawn)
+            _advised(verdict, *first[verdict.name], tally, inputs, findings, drawn, runs or {})
             if verdict.name in first
             else verdict
             for verdict in verdicts
@@ -376,15 +379,14 @@ def _is_blank(history: Path) -> bool:
         return not any(map(bytes.strip, lines))
 
 
-def _can_be_drawn(findings: Sequence[Finding], inputs: Inputs, check_crc: bool) -> dict[str, bool]:
-    """Whether a history has an event of each finding, by rule; without rules if that is too much to read once more."""
-    if not findings or inputs.history_bytes + inputs.segment_bytes > READ_TO_DRAW:
-        return {}
+def _runs_again(inputs: Inputs, check_crc: bool) -> dict[str, list[Event]] | None:
+    """The runs of the histories; None if that is too much to read once more."""
+    if inputs.history_bytes + inputs.segment_bytes > READ_TO_DRAW:
+        return None
     try:
-        seen = seen_in(findings, read_runs(inputs.histories, inputs.logs, check_crc=check_crc))
+        return read_runs(inputs.histories, inputs.logs, check_crc=check_crc)
     except OSError:  # a running broker deletes segments
-        return {}
-    return {finding.rule: each for finding, each in zip(findings, seen, strict=True)}
+        return None
 
 
 def _advised(
@@ -395,15 +397,19 @@ def _advised(
     inputs: Inputs,
     found: Iterable[Finding],
     drawn: Mapping[str, bool],
+    runs: Mapping[str, Sequence[Event]],
 ) -> Verdict:
     """A verdict with the next steps about one of its findings, which has this number in the audit.
 
     If others that are shown mean something else by the rule book, what differs is added about the first of each kind.
-    ``drawn`` is what :func:`_can_be_drawn` says.
+    ``drawn`` says by rule whether a history has an event of its finding, where that is known; ``runs`` are those that
+    were read for it, and what they rule out is no possible cause.
     """
     from kafka_eos_checks.models.findings import possible_causes  # noqa: PLC0415 - a clean audit needs no registry
 
-    causes = possible_causes(verdict.name) if finding.is_violation else {}
+    causes = (
+        possible_causes(verdict.name, [runs[name] for name in names_of(finding, runs)]) if finding.is_violation else {}
+    )
     place = place_of(finding, number, inputs, found)
     if verdict.name not in drawn:
         place = place._replace(if_drawn=", if it has an event of it")

@@ -227,7 +227,7 @@ def explained(
         raise NothingToDraw(f"--finding {number}: the audit has {counted(len(findings), 'finding')}")
     finding = findings[number - 1]
     place = Place() if inputs is None else audit.place_of(finding, number, inputs, findings)
-    causes = possible_causes(finding.rule).values()
+    causes = possible_causes(finding.rule, [runs[name] for name in names_of(finding, runs)]).values()
     rule = rule_of(finding.rule).about(finding)
     advice = (*rule.advice(finding, place, drawn=True), *causes)
     moment = of_finding(finding, runs, advice)

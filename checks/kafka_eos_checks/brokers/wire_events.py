@@ -10,6 +10,7 @@ from kafka_eos.formats.record_batch import RecordBatch, decode_batch
 from kafka_eos.wire.protocol import Buffer, Codec, MalformedMessage, Message
 
 Columns = dict[str, Any]
+IN_TEST, SERVED = "test", "serve"  # the runs of a served cluster: their histories have every request, fault and crash
 
 # Answers after which the batch may be in the log all the same.
 # KAFKA-13574 for NOT_LEADER_OR_FOLLOWER; the others are answered after the local append, or from its failure.

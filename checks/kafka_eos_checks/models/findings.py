@@ -5,13 +5,15 @@
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kafka_eos.histories.history import Event
+from kafka_eos_checks.brokers.wire_events import IN_TEST, SERVED
 from kafka_eos_checks.kit.paths import package_folder
 from kafka_eos_checks.kit.recording import EXAMPLE
 from kafka_eos_checks.kit.verdict import Verdict
@@ -237,12 +239,63 @@ def concerned(finding: KafkaFinding) -> str:
     return finding.concerns or f"Kafka {' and '.join(releases.rsplit(', ', 1))}"
 
 
-def possible_causes(rule: str) -> dict[str, str]:
-    """For each finding whose effect a rule of the audit is known to report, a line that names it, by its id."""
+def _moved(run: Sequence[Event]) -> bool:
+    return any(event.action in {"Crash", "Restart", "LeaderChange", "Failover"} for event in run)
+
+
+def _came_late(run: Sequence[Event]) -> bool:
+    """Whether a request may have been handled after later ones of its client."""
+    late = {"delay", "repeat", "overtake"}
+    return _moved(run) or any("repeats" in event.detail or event.detail.get("fault") in late for event in run)
+
+
+def _ended_by_version_1(run: Sequence[Event]) -> bool:
+    return any(
+        (event.action, event.phase) == ("EndTxn", "ok") and "next_producer_id" not in event.detail for event in run
+    )
+
+
+def _offsets_were_refused(run: Sequence[Event]) -> bool:
+    sent = [event for event in run if event.action == "TxnOffsetCommit"]
+    return _moved(run) or any(event.error or event.detail.keys() & {"fault", "delivered"} for event in sent)
+
+
+def _has_member_epochs(run: Sequence[Event]) -> bool:
+    """Whether offsets came with a generation that no JoinGroup has given."""
+    joined = {(event.group, event.generation) for event in run if event.action == "JoinGroup"}
+    sent = [event for event in run if event.action == "TxnOffsetCommit" and (event.generation or 0) > 0]
+    return any((event.group, event.generation) not in joined for event in sent)
+
+
+_TAKES: Mapping[str, Callable[[Sequence[Event]], bool]] = {
+    "no-leader-no-marker": _moved,
+    "former-group-coordinator": _moved,
+    "late-offsets": _came_late,
+    "late-end-of-transaction": lambda run: _came_late(run) and _ended_by_version_1(run),
+    "timed-out-offsets": _offsets_were_refused,
+    "latest-member-epoch": _has_member_epochs,
+}
+"""Whether a run has what a finding takes, by its id; findings that are not named here may take anything."""
+
+
+def _ruled_out(run: Sequence[Event]) -> frozenset[str]:
+    """The ids of findings that are no possible cause in a run: it is of a served cluster, and lacks what they take."""
+    if not any(event.run in {IN_TEST, SERVED} and event.process.startswith("proxy/") for event in run):
+        return frozenset()
+    return frozenset(name for name, takes in _TAKES.items() if not takes(run))
+
+
+def possible_causes(rule: str, runs: Iterable[Sequence[Event]] = ()) -> dict[str, str]:
+    """For each finding whose effect a rule of the audit is known to report, a line that names it, by its id.
+
+    Those that each of the runs, if there are any, rules out are not among them.
+    """
+    ruled_out = [_ruled_out(run) for run in runs]
+    without = frozenset.intersection(*ruled_out) if ruled_out else frozenset()
     return {
         each.id: f"possible cause: {each.id} ({concerned(each)}), see `kafka-eos ledger findings {each.id}`"
         for each in _read_once()
-        if rule in each.rules
+        if rule in each.rules and each.id not in without
     }
 
 

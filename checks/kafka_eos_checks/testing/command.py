@@ -24,6 +24,7 @@ from kafka_eos.server.faults import Fault, Faults, MalformedPlan, Rule, check_br
 from kafka_eos.server.network import MovableClock, Server, bind
 from kafka_eos.server.storage import DamagedLog, Directory, Memory
 from kafka_eos.server.transactions import TransactionSettings
+from kafka_eos_checks.brokers.wire_events import SERVED
 from kafka_eos_checks.testing.coverage import in_help
 from kafka_eos_checks.testing.history import HistoryFile
 
@@ -274,7 +275,7 @@ async def serve(
         advertised_host=arguments.advertised_host,
         limits=settings.limits,
         clock=clock,
-        observer=HistoryFile(record, "serve", clock) if record is not None else None,
+        observer=HistoryFile(record, SERVED, clock) if record is not None else None,
         faults=faults,
     )
     async with server:

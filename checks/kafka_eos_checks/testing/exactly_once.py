@@ -25,7 +25,7 @@ from kafka_eos_checks.audit.cause import seen_in
 from kafka_eos_checks.audit.explain import NothingToDraw, drawn, explained, page
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import RECORDED
-from kafka_eos_checks.audit.rules.applications import APPLICATION_RULES, INPUT_RULES, OUTPUT_OF_NOTHING
+from kafka_eos_checks.audit.rules.applications import APART, APPLICATION_RULES, INPUT_RULES, OUTPUT_OF_NOTHING
 from kafka_eos_checks.audit.rules.declared import (
     APPLICATION,
     INPUT,
@@ -461,9 +461,9 @@ def _diagram(folder: Path, findings: Sequence[Finding], events: list[Event]) -> 
 
 
 def _in_order(findings: Sequence[Finding]) -> list[tuple[int, Finding]]:
-    """The findings with their numbers in the audit; those about the application come first."""
+    """The findings with their numbers in the audit; those about the application come first, of these what is apart."""
     numbered = list(enumerate(findings, start=1))
-    return sorted(numbered, key=lambda pair: pair[1].rule not in APPLICATION_RULES)
+    return sorted(numbered, key=lambda pair: (pair[1].rule not in APPLICATION_RULES, pair[1].rule not in APART))
 
 
 def _by_rule(

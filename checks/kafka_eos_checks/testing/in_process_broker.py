@@ -15,6 +15,7 @@ from kafka_eos.server.faults import Faults, check_brokers, read_plan
 from kafka_eos.server.network import MovableClock
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import TransactionSettings
+from kafka_eos_checks.brokers.wire_events import IN_TEST
 from kafka_eos_checks.testing.history import HistoryFile
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class InProcessBroker(ServedCluster):
         check_brokers(rules, brokers, str(faults))
         self._history = (folder / HISTORY).open("w", buffering=1, encoding="utf-8")
         clock = MovableClock()
-        self._seen = HistoryFile(self._history, "test", clock)
+        self._seen = HistoryFile(self._history, IN_TEST, clock)
         super().__init__(
             brokers,
             settings=Settings(transactions=TransactionSettings(version=transaction_version)),

@@ -479,44 +479,83 @@ class Observed:
                 return
 
     def _by_two(self, findings: Sequence[Finding]) -> Iterator[str]:
-        """Yield the first input that two producers, or one before and after a rebalance, wrote the output of."""
+        """Yield the first input of which two transactions wrote the output, and why, as far as the requests show it."""
         for finding in findings:
             source, (identity, which) = self._input_of(finding), self._identities.get(_at(finding), (None, 0))
-            places = [
+            wrote = self._written(
                 ((output.topic, output.partition), output.offset)
                 for name, output in self.identified.outputs.get(identity, ())
                 if name == which and output.topic == finding.topic and not self._is_hidden(output)
-            ]
-            attempts = {self.requests.attempt(at) for at in places}
-            if source is None or len(attempts) < 2 or any(number is None for _, number in attempts):
-                continue
-            rebalance = self._rebalance_between(places)
-            if len({name for name, _ in attempts}) == 1 and rebalance is None:
-                continue
-            those = " and ".join(f"transaction {number} of {name!r}" for name, number in sorted(attempts))
-            why = "its partition may have changed hands while a transaction was open"
-            if rebalance is not None:
-                why = f"the group rebalanced in between (event {rebalance.order})"
-            yield (
-                f"{those} wrote the output of {source}: {why}. End or abort the transaction before a rebalance takes "
-                "the partition (in on_revoke), and send the offsets with the consumer's group metadata"
             )
-            return
+            if source is None or len(wrote) < 2 or any(number is None for _, number in wrote):
+                continue
+            (first, began), (later, again), *_ = wrote.items()
+            if why := self._why_again(source, first, later, self.events[began + 1 : again]):
+                those = " and ".join(f"transaction {number} of {name!r}" for name, number in (first, later))
+                yield f"{those} wrote the output of {source}: {why}"
+                return
 
-    def _rebalance_between(self, places: Sequence[Found]) -> Event | None:
-        """The first member that joined the group between the requests that wrote records; None if none did."""
-        joined: Event | None = None
-        missing = set(places)
-        for event in self.events:
-            if (event.action, event.phase, event.topic) == ("Produce", "ok", places[0][0][0]):
-                first, place = event.offset or 0, place_of(event)
-                last = first + (event.record_count or 1) - 1
-                missing -= {at for at in missing if at[0] == place and first <= at[1] <= last}
-                if not missing:
-                    return joined
-            elif (event.action, event.phase, event.group) == ("JoinGroup", "ok", self.application.group):
-                joined = joined or (event if len(missing) < len(places) else None)
-        return None
+    def _written(self, places: Iterable[Found]) -> dict[Attempt, int]:
+        """The attempts that wrote records, in their order, and which event answered the first such request of each."""
+        missing, wrote = set(places), dict[Attempt, int]()
+        for number, event in enumerate(self.events):
+            if (event.action, event.phase) == ("Produce", "ok") and event.offset is not None:
+                place, last = place_of(event), event.offset + (event.record_count or 1) - 1
+                for at in {at for at in missing if at[0] == place and event.offset <= at[1] <= last}:
+                    missing.remove(at)
+                    wrote.setdefault(self.requests.attempt(at), number)
+        return wrote
+
+    def _why_again(self, source: "StoredRecord", first: Attempt, later: Attempt, between: Sequence[Event]) -> str:
+        """The reason for which a later transaction wrote the output of an input again; "" if the requests show none.
+
+        Without the input's offset in the first transaction no rebalance and no commit without an answer is the reason.
+        """
+        name = self.application.group, (source.topic, source.partition)
+        past = {
+            offset: by for (of, offset), by in self.requests.commits.items() if of == name and offset > source.offset
+        }
+        if not any(first in by for by in past.values()):
+            where = "sent in no transaction"
+            if past:
+                process, number = min(past[min(past)], key=str)
+                where = (
+                    "committed outside of transactions"
+                    if number is None
+                    else f"sent in transaction {number} of {process!r}"
+                )
+            return (
+                f"its offset was {where}, so whatever ends the application in between has it written again. Send the "
+                "offset in the transaction of the output"
+            )
+        if unknown := _without_answer(between, first[0]):
+            what = "was lost" if unknown.phase == "ok" else "had not come"
+            return (
+                f"the outcome of the first commit was unknown (its answer {what}, event {unknown.order}), and it did "
+                "commit: retry commit_transaction on the same producer, or go on from the group's committed offsets"
+            )
+        ended = [number for number, event in enumerate(between) if _is_ok(event, "EndTxn", first[0])][:1]
+        for event in between[ended[0] :] if ended else ():
+            if _is_ok(event, "InitProducerId", later[0]) and not self._joined(between[: ended[0]]):
+                return (
+                    f"a producer started in between (event {event.order}), after the offset past the input was "
+                    "committed: go on from the group's committed offsets"
+                )
+        joined = self._joined(between)
+        if joined is None and first[0] == later[0]:
+            return ""
+        why = "its partition may have changed hands while a transaction was open"
+        if joined is not None:
+            why = f"the group rebalanced in between (event {joined.order})"
+        return (
+            f"{why}. End or abort the transaction before a rebalance takes the partition (in on_revoke), and send the "
+            "offsets with the consumer's group metadata"
+        )
+
+    def _joined(self, events: Iterable[Event]) -> Event | None:
+        """The first event by which a member joined the group."""
+        own = (each for each in events if each.group == self.application.group)
+        return next((each for each in own if (each.action, each.phase) == ("JoinGroup", "ok")), None)
 
     def _too_low(self, findings: Sequence[Finding]) -> Iterator[str]:
         """Yield a transaction that wrote an output and committed offsets of the group, but none past its input."""
@@ -575,6 +614,26 @@ def _fenced_by(refused: Event, started: Event | None) -> str:
     ):
         return "as its transaction had timed out"
     return f"as another instance started with this transactional.id (event {started.order})"
+
+
+def _is_ok(event: Event, action: str, name: str) -> bool:
+    return (event.action, event.phase, event.transactional_id) == (action, "ok", name)
+
+
+def _without_answer(events: Iterable[Event], name: str) -> Event | None:
+    """The end of the transaction that a transactional.id has open at first, if no answer came; None if one came."""
+    asked: Event | None = None
+    for event in events:
+        if event.transactional_id != name:
+            continue
+        if event.action == "EndTxn":
+            is_answered = event.phase != "invoke" and event.detail.get("delivered", True)
+            if is_answered and event.phase == "ok":
+                return None
+            asked = None if is_answered else event
+        elif asked is not None and event.action in {"InitProducerId", "Produce", "TxnOffsetCommit"}:
+            break  # of the next transaction
+    return asked
 
 
 def _at(finding: Finding) -> Found:

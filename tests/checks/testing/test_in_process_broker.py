@@ -703,6 +703,43 @@ def aborted(app: Application) -> None:
     app.copy("c", 2)
 
 
+def causes_of(broker: InProcessBroker) -> set[str]:
+    """The findings in Kafka that the audit of the folder names as possible causes."""
+    return {cause for verdict in audit.run([broker.folder]).verdicts for cause in verdict.causes}
+
+
+def test_a_mistake_of_an_application_has_no_possible_cause_in_kafka(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a", "b", "c")
+    broker.fault("drop-answer", api="EndTxn", nth=1)
+    with pytest.raises(struct.error):
+        app.end()
+    old = Application(broker, version=1, name="of version 1")
+    old.produce("out", "a", "b", "c")
+    old.end()
+    said = found(broker)
+    assert said.startswith("output without its offset, input processed twice (")
+    assert causes_of(broker) == set()
+    assert "possible cause" not in (broker.folder / "exactly-once.html").read_text()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_late_request_may_be_a_cause_in_version_1(version: int, broker: InProcessBroker, app: Application) -> None:
+    writer = Application(broker, version=version, name="writer")
+    broker.fault("repeat", api="Produce", topic="out", nth=1, seconds=0)
+    writer.produce("out", "a", "b", "c")
+    writer.end()
+    assert found(broker).startswith("output without its offset (")
+    assert causes_of(broker) == ({"late-end-of-transaction"} if version == 1 else set())
+
+
+def test_a_broker_that_was_away_may_be_a_cause(broker: InProcessBroker, app: Application) -> None:
+    twice(app)
+    found(broker)
+    assert causes_of(broker) == set()
+    broker.restart()
+    assert causes_of(broker) == {"no-leader-no-marker", "former-group-coordinator", "late-offsets", "timed-out-offsets"}
+
+
 @pytest.mark.parametrize("mistake", [twice, skipped, without_offsets, of_nothing, aborted])
 @pytest.mark.parametrize("given", [False, True], ids=["by value", "by identity"])
 def test_the_audit_of_the_artefacts_finds_what_the_test_found(

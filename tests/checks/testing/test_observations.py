@@ -1,6 +1,7 @@
 """Problems, warnings and hints of the assertion, besides the findings of the audit; without a client library."""
 
 import re
+import struct
 import traceback
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
@@ -15,7 +16,7 @@ from kafka_eos.histories.history import Event, read_history
 from kafka_eos.server.network import Server
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import audit
-from kafka_eos_checks.audit.rules.applications import NOT_PROCESSED, OFFSET_ALONE
+from kafka_eos_checks.audit.rules.applications import NOT_PROCESSED, OFFSET_ALONE, TWICE
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.testing import exactly_once
@@ -496,13 +497,136 @@ def test_the_first_transaction_of_an_instance_can_time_out_too(broker: InProcess
 
 
 def test_outputs_of_two_producers_are_told_from_copies_of_one(broker: InProcessBroker, app: Application) -> None:
+    other = Application(broker, name="other")
     copy_all(app)
     app.copy("a", 2)
-    assert "changed hands" not in found(broker)
-    other = Application(broker, name="other")
+    assert "here:" not in found(broker)
     other.copy("b", 2)
     said = found(broker)
-    assert "here:  transaction 1 of 'app' and transaction 0 of 'other' wrote the output of in-0 offset 1: its" in said
+    assert (
+        "here:  transaction 1 of 'app' and transaction 0 of 'other' wrote the output of in-0 offset 1: its par" in said
+    )
+
+
+@pytest.mark.parametrize("name", ["app", "app-3215"])
+@pytest.mark.parametrize("is_retried", [False, True])
+def test_a_batch_that_is_sent_again_by_a_new_producer_after_a_commit_without_an_answer_is_told(
+    name: str, is_retried: bool, broker: InProcessBroker, app: Application
+) -> None:
+    app.copy("a", 0)
+    app.produce("out", "b", "c")
+    app.send_offset(3)
+    broker.fault("drop-answer", api="EndTxn", nth=1)
+    with pytest.raises(struct.error):
+        app.end()
+    if is_retried:
+        app.end()
+    other = Application(broker, name=name)
+    other.produce("out", "b", "c")
+    other.send_offset(3)
+    other.end()
+    said = found(broker)
+    number = 2 if name == "app" else 0
+    those = f"here:  transaction 1 of 'app' and transaction {number} of '{name}' wrote the output of in-0 offset 1: "
+    why = r"a producer started in between \(event \d+\), after the offset past the input was committed: go on from"
+    if not is_retried:
+        why = (
+            r"the outcome of the first commit was unknown \(its answer was lost, event \d+\), and it did commit: retry "
+            "commit_transaction on the same producer, or go on from the group's committed offsets"
+        )
+    assert re.search(re.escape(those) + why, said)
+    assert "changed hands" not in said
+    assert "?" not in said.partition("next:")[2].partition("\n")[0]
+
+
+def test_a_commit_that_has_no_answer_yet_is_told_too(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    Application(broker, name="other").copy("a", 2)
+    found(broker)
+    events = list(observed_of(broker).events)
+    number = next(number for number, event in enumerate(events) if (event.action, event.phase) == ("EndTxn", "ok"))
+    events.append(events.pop(number))
+    observed = replace(observed_of(broker), events=events)
+    [finding] = audit.run([broker.folder]).findings
+    [said] = observed.hints(TWICE, [finding])
+    assert "was unknown (its answer had not come, event " in said
+
+
+def test_a_new_producer_with_a_transaction_open_is_told_to_end_it(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a", "b", "c")
+    app.send_offset(3)
+    Application(broker, name="other").copy("a", 2)
+    app.end()
+    said = found(broker)
+    assert "transaction 0 of 'other' wrote the output of in-0 offset 0: its partition may have changed hands" in said
+
+
+def test_a_member_that_joins_with_a_transaction_open_is_told_to_end_it(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.produce("out", "a", "b", "c")
+    app.send_offset(3)
+    join(app, "g")
+    app.end()
+    Application(broker, name="other").copy("a", 2)
+    assert "the group rebalanced in between (event " in found(broker)
+
+
+def test_an_output_without_its_offset_comes_before_the_inputs_that_were_processed_twice(
+    broker: InProcessBroker, app: Application
+) -> None:
+    copy_all(app)
+    app.copy("a", 2)
+    app.produce("in", "d", transactional=False)
+    app.produce("out", "d")
+    app.end()
+    said = found(broker)
+    assert said.startswith("output without its offset, input processed twice (not exactly once: 2 finding(s))")
+    assert said.index("  output without its offset:") < said.index("  input processed twice:")
+
+
+def test_a_restart_between_an_output_and_its_offset_is_no_rebalance(broker: InProcessBroker, app: Application) -> None:
+    join(app, "g")
+    app.produce("out", "a")
+    app.end()
+    broker.advance(11)
+    restarted = Application(broker)
+    join(restarted, "g")
+    restarted.produce("out", "a")
+    restarted.end()
+    those = (
+        "here:  transaction 0 of 'app' and transaction 1 of 'app' wrote the output of in-0 offset 0: its offset was "
+    )
+    said = found(broker)
+    assert f"{those}sent in no transaction, so whatever ends the application in between" in said
+    assert "rebalanced" not in said
+    broker.advance(11)
+    restarted.commit_offset(1)
+    restarted.copy("b", 1)
+    restarted.copy("c", 2)
+    assert f"{those}committed outside of transactions, so whatever ends the application" in found(broker)
+
+
+def test_an_output_in_a_transaction_of_its_own_is_told_with_the_transaction_of_its_offset(
+    broker: InProcessBroker, app: Application
+) -> None:
+    broker.create_topic("more")
+    app.produce("more", "a", "b", "c")
+    app.end()
+    restarted = Application(broker)
+    join(restarted, "g")
+    restarted.produce("more", "a", "b", "c")
+    restarted.end()
+    restarted.produce("out", "a", "b", "c")
+    restarted.send_offset(3)
+    restarted.end()
+    said = found(broker, outputs=["out", "more"])
+    assert (
+        "here:  transaction 0 of 'app' and transaction 1 of 'app' wrote the output of in-0 offset 0: its offset was "
+        "sent in transaction 2 of 'app', so whatever ends the application in between has it written again. Send the "
+        "offset in the transaction of the output" in said
+    )
+    assert "rebalanced" not in said
 
 
 def join(app: Application, group: str) -> None:

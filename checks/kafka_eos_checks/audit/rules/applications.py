@@ -74,6 +74,8 @@ FENCED_GENERATION = "fenced generation committed"
 NOT_PROCESSED, OUTPUT_OF_NOTHING = "input not processed", "output of no input"
 INPUT_RULES = (TWICE, SKIPPED, OUTPUT_ALONE, OFFSET_ALONE)
 APPLICATION_RULES = (*INPUT_RULES, NOT_PROCESSED, OUTPUT_OF_NOTHING, FENCED_GENERATION)
+APART = (OUTPUT_ALONE, OFFSET_ALONE)
+"""Rules about an output and its offset that are apart: a mistake, of which other findings may be the result."""
 
 UNKNOWN, NOBODY = "unknown", "nobody"
 ABORT_FIRST = "abort before you retry; or, if both belong there, say which output each is"

@@ -658,8 +658,8 @@ _RULES: Mapping[str, Rule] = {
         noun="inputs",
         means="Readers of committed data get the output twice.",
         ends=_NEVER,
-        then=_EXPLAIN + "; was the input's offset sent in the transaction of its output, and committed before the "
-        "restart or the rebalance?",
+        then=_EXPLAIN + "; send the input's offset in the transaction of its output, and go on from the group's "
+        "committed offsets after a restart, a rebalance, or a commit whose outcome is unknown",
         missing=_LOGS,
     ),
     applications.SKIPPED: Rule(
@@ -754,7 +754,10 @@ def rule_of(name: str) -> Rule:
 
 
 def most_urgent_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Verdicts by the urgency of their rules, otherwise in their order."""
-    return sorted(
-        verdicts, key=lambda verdict: _RULES[verdict.name].urgency if verdict.name in _RULES else Urgency.DATA
-    )
+    """Verdicts by the urgency of their rules, otherwise in their order; of an application first what is apart."""
+
+    def place(verdict: Verdict) -> tuple[Urgency, bool, bool]:
+        urgency = _RULES[verdict.name].urgency if verdict.name in _RULES else Urgency.DATA
+        return urgency, verdict.name in applications.APPLICATION_RULES, verdict.name not in applications.APART
+
+    return sorted(verdicts, key=place)

@@ -10,7 +10,7 @@ from kafka_eos_checks.audit.audit import _copied
 from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.places import place
-from kafka_eos_checks.audit.rules.applications import OFFSET_ALONE, SKIPPED
+from kafka_eos_checks.audit.rules.applications import NOT_PROCESSED, OFFSET_ALONE, OUTPUT_ALONE, SKIPPED, TWICE
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, BESIDE_RULES, REPLICAS
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.decided import AS_DECIDED, ENDED, NOT_BY_HAND, TAKES_NOTHING
@@ -201,3 +201,10 @@ def test_lost_and_torn_data_come_before_what_hangs_and_the_state_of_brokers_come
     verdicts = [Verdict(check="replay", name=rule, expected="", found="", ok=False) for rule in rules]
     in_order = [verdict.name for verdict in most_urgent_first(verdicts)]
     assert in_order == ["the oracle agrees", TORN, DUPLICATE, HANGING, OLD_COORDINATOR]
+
+
+def test_an_output_and_an_offset_that_are_apart_come_before_what_they_lead_to() -> None:
+    rules = [DUPLICATE, TWICE, SKIPPED, OUTPUT_ALONE, OFFSET_ALONE, NOT_PROCESSED, HANGING]
+    verdicts = [Verdict(check="replay", name=rule, expected="", found="", ok=False) for rule in rules]
+    in_order = [verdict.name for verdict in most_urgent_first(verdicts)]
+    assert in_order == [DUPLICATE, OUTPUT_ALONE, OFFSET_ALONE, TWICE, SKIPPED, HANGING, NOT_PROCESSED]
