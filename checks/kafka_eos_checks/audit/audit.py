@@ -37,6 +37,7 @@ from kafka_eos_checks.audit.completeness import (
 from kafka_eos_checks.audit.engines.cost import Bill, bill
 from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, asker, costs_of, open_engine
 from kafka_eos_checks.audit.events.history_files import read_events
+from kafka_eos_checks.audit.events.recorded import RunFacts
 from kafka_eos_checks.audit.findings import MOST_KNOWN, Finding, Kind
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, by_cluster, commands_for, open_inputs
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
@@ -303,7 +304,7 @@ def of_inputs(
     began, started = time.process_time(), time.perf_counter()
     judged = _Judged()
     audits: list[LogAudit] = []
-    behind: list[Behind] = []
+    logs: list[_Logs] = []
     known, moments_of = moments.Moments(source, ()), list[tuple[moments.Moments, Inputs]]()
     with open_engine(engine, spark, jobs if jobs > 1 and inputs.weight > LEAST_WEIGHT else 1) as running:
         found = Found(running)
@@ -321,7 +322,6 @@ def of_inputs(
             _add_logs(judged, logs, inputs, mixed)
             audits, rows, known = [*chain(*(each.scanned.audits for each in logs))], logs[0].scanned.rows, logs[0].known
             moments_of = [(each.known, part) for each, part in zip(logs, parts, strict=True)]
-            behind = [*chain(*(each.behind for each in logs))]
         if told is not None:
             try:
                 judged.add(*history_verdicts(told, rows, known, check_crc=check_crc))
@@ -362,7 +362,7 @@ def of_inputs(
         findings=findings,
         notes=notes,
         logs=tuple(audits),
-        subject="\n".join(filter(None, (subject_of(inputs, audits, moments_of, behind), _unasked(told)))),
+        subject=subject_of(inputs, audits, moments_of, [*chain(*(each.behind for each in logs))], told),
         ran=ran_in_words(running, jobs, spent[1]),
         bill=cost,
         known=known if len(parts) == 1 else moments.Moments(source, ()),
@@ -514,10 +514,12 @@ def subject_of(
     audits: Sequence[LogAudit],
     moments_of: Sequence[tuple[moments.Moments, Inputs]],
     behind: Sequence[Behind] = (),
+    told: Histories | None = None,
 ) -> str:
     """The subject of an audit in a few lines: directories, sizes, moments of each cluster, histories.
 
-    It also says if log directories that are behind others contradict ``--snapshot``.
+    It also says if log directories that are behind others contradict ``--snapshot``, and if histories ask nothing about
+    their applications.
     """
     lines = []
     if audits:
@@ -533,17 +535,16 @@ def subject_of(
         if not inputs.histories and not inputs.operations:
             lines.append(WITHOUT_HISTORY)
     lines += _shortened([f"history {path.name}" for path in (*inputs.histories, *inputs.operations)])
+    lines += _unasked(() if told is None else told.runs)
     return "\n".join(lines)
 
 
-def _unasked(told: Histories | None) -> str:
+def _unasked(runs: Iterable[RunFacts]) -> Iterator[str]:
     """That nobody asks about an application: groups whose offsets were sent in transactions, without a declaration."""
-    runs = () if told is None else told.runs
     groups = sorted({group for run in runs if not (run.declared or run.members) for group in run.sending})
-    if not groups:
-        return ""
-    named = first_of(list(map(quoted, groups)), 3)
-    return f"no question about {'group' if len(groups) == 1 else 'groups'} {named}, {WITHOUT_QUESTION}"
+    if groups:
+        named = first_of(list(map(quoted, groups)), 3)
+        yield f"no question about {'group' if len(groups) == 1 else 'groups'} {named}, {WITHOUT_QUESTION}"
 
 
 def ran_in_words(engine: Engine, jobs: int, seconds: float) -> str:
