@@ -117,7 +117,7 @@ class Decided(NamedTuple):
     offset: int
     key: tuple[int, int, ControlType]
     is_complete: bool
-    until: int = -1
+    until: int
 
 
 @dataclass(frozen=True, slots=True)

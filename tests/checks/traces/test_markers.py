@@ -145,7 +145,7 @@ def test_a_decision_that_is_not_complete_may_have_no_marker_yet() -> None:
 
 
 def test_markers_of_other_epochs_do_not_disturb_the_order() -> None:
-    decided = [Decided(at, (7, epoch, COMMIT), is_complete=True) for at, epoch in ((1, 0), (3, 0), (5, 1))]
+    decided = [Decided(at, (7, epoch, COMMIT), is_complete=True, until=0) for at, epoch in ((1, 0), (3, 0), (5, 1))]
     own = [WrittenMarker(7, epoch, COMMIT, 0, offset) for epoch, offset in ((0, 1), (5, 2), (0, 3), (1, 4))]
     assert matched(decided, own, is_cut=False).missing == frozenset()
     found = matched(decided, own, is_cut=True)
@@ -153,6 +153,30 @@ def test_markers_of_other_epochs_do_not_disturb_the_order() -> None:
     assert matched(decided, own[2:], is_cut=True).assumed == {1}
     assert matched(decided, own[3:], is_cut=True).assumed == {1, 3}
     assert matched(decided, own[:3], is_cut=True).missing == frozenset(), "its step tells that it is missing"
+
+
+def test_an_open_decision_without_its_marker_does_not_tell_of_another_moment() -> None:
+    last = coordinators.transition_of(value(S.PREPARE_COMMIT, 0, version=1))
+    decided = [Decided(at, (7, 0, COMMIT), is_complete=at < 3, until=0 if at < 3 else -1) for at in (1, 3)]
+    own = [WrittenMarker(7, 0, COMMIT, 0, offset) for offset in (1, 3, 5)]
+    told = [matched(decided, own[:count], is_cut=False, last=last).is_ragged for count in range(4)]
+    assert told == [True, False, False, True]
+
+
+def test_a_marker_of_an_epoch_without_a_decision_is_of_another_moment_only_if_it_is_not_an_earlier_one() -> None:
+    for stray, accepted in ((0, False), (4, True), (9, True)):
+        logs = of_version_2("ccc", "ccc")
+        extra = WrittenMarker(7, stray, ABORT, 0, 90)
+        entries = [*logs.entries["t-0"], WrittenBatch(7, stray, "transactional", 89), extra]
+        assert is_accepted(replace(logs, entries={"t-0": entries}, are_apart=True)) is accepted, f"epoch {stray}"
+
+
+def test_a_marker_of_a_later_epoch_without_a_decision_is_of_no_transaction_after_a_cut() -> None:
+    states = [value(S.COMPLETE_COMMIT, 4), value(S.ONGOING, 4), value(S.PREPARE_COMMIT, 5), value(S.COMPLETE_COMMIT, 5)]
+    own = [WrittenMarker(7, epoch, COMMIT, 0, 10 * epoch) for epoch in (3, 4, 5, 7)]
+    logs = replace(recorded(list(states), [*own], [0] * 4), given={"id": 1})
+    assert "COMMIT marker of epoch 7 at t-0 offset 70, of no transaction" in judge(logs).explanation
+    assert judge(replace(logs, entries={"t-0": own[:3]})).found == "accepted"
 
 
 # --- whatever was taken from a right log, the rest is accepted -------------------------------------------------------
