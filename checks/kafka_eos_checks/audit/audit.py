@@ -713,6 +713,8 @@ def _demand_one_cluster(audits: Sequence[LogAudit], source: moments.Source, inpu
 def _with_known(found: Found, known: Collection[tuple[Any, ...]]) -> Found:
     """The same findings; violations that are known already are of that kind.
 
+    A log that cannot be read stays one, because a rule may miss what it had.
+
     Raises:
         UnusableInput: they are too many for one process.
     """
@@ -721,7 +723,9 @@ def _with_known(found: Found, known: Collection[tuple[Any, ...]]) -> Found:
     return Found(
         found.engine,
         own=[
-            replace(each, kind=Kind.KNOWN.value) if each.is_violation and each.identity in known else each
+            replace(each, kind=Kind.KNOWN.value)
+            if each.is_violation and each.rule != READABLE and each.identity in known
+            else each
             for each in found
         ],
     )

@@ -100,7 +100,7 @@ class Finding:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What a later audit finds again: rule and place, without the words and without segments, which are deleted."""
+        """The rule and the place: a later audit of the log has the same, while words and segments change."""
         batch = self.offset, self.producer_id, self.producer_epoch, self.base_sequence
         return self.rule, self.broker, self.topic, self.partition, self.run, *batch
 
@@ -279,6 +279,7 @@ def read_known(path: Path) -> frozenset[tuple[Any, ...]]:
             try:
                 row = json.loads(line)
                 finding = Finding(**{field.name: row[field.name] for field in fields(Finding) if field.name in row})
+                hash(finding.identity)
             except (ValueError, TypeError) as error:
                 words = f"{path}: line {number} is no finding; give the .jsonl file of --findings of an earlier audit"
                 raise OSError(words) from error

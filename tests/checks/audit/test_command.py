@@ -480,6 +480,25 @@ def test_violations_that_an_earlier_audit_has_found_do_not_count_again(
     assert sorted(json.loads(line)["kind"] for line in after.read_text().splitlines()) == ["known", "violation"]
     assert cli.main([*call, "--known", str(tmp_path / "logs" / "orders-1" / f"{0:020d}.log")]) == 2
     assert "line 1 is no finding; give the .jsonl file of --findings" in capsys.readouterr().err
+    known = json.loads(before.read_text())
+    for wrong in ([], 5, {}, {**known, "offset": [1]}):
+        before.write_text(f"{json.dumps(known)}\n{json.dumps(wrong)}\n")
+        assert cli.main([*call, "--known", str(before)]) == 2
+        assert "line 2 is no finding" in capsys.readouterr().err
+
+
+def test_a_log_that_cannot_be_read_is_told_each_time_although_it_is_known(tmp_path: Path) -> None:
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    segment = tmp_path / "logs" / "orders-0" / f"{0:020d}.log"
+    data = bytearray(segment.read_bytes())
+    data[200] ^= 1
+    segment.write_bytes(bytes(data))
+    known, again = tmp_path / "known.jsonl", tmp_path / "again.jsonl"
+    assert cli.main(["audit", str(tmp_path / "logs"), "--findings", str(known)]) == 1
+    assert cli.main(["audit", str(tmp_path / "logs"), "--known", str(known), "--findings", str(again)]) == 1
+    assert ("readable", "violation") in {
+        (row["rule"], row["kind"]) for row in map(json.loads, again.read_text().splitlines())
+    }
 
 
 def test_too_many_findings_are_not_compared_with_known_ones(
