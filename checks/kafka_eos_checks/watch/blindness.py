@@ -18,7 +18,7 @@ EVERYWHERE: Place = ("", WHOLE_TOPIC)
 
 
 class Spot(NamedTuple):
-    """What is not seen: the rule of its rows, and the place."""
+    """A thing that the watcher cannot see: the rule of its rows, and the place."""
 
     rule: str
     topic: str
@@ -27,7 +27,7 @@ class Spot(NamedTuple):
 
 @dataclass(slots=True)
 class Blindness:
-    """What is not seen now, and the rows about it that nobody has taken yet.
+    """The things that the watcher cannot see now, and the rows about them that nobody has taken yet.
 
     Attributes:
         since_ms: by what is not seen, since when, in milliseconds since the epoch.

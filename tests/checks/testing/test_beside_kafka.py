@@ -726,13 +726,18 @@ def test_the_first_generation_of_a_group_waits_for_as_many_as_that_of_kafka(both
     assert found == [(0, 1, 1), (0, 1, 1)]
 
 
+def joining(both: Both, name: str, *, rebalance_ms: int) -> Message:
+    """The columns of a JoinGroup for a group of the classic protocol whose coordinators are there."""
+    both.ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [name]})
+    row: Message = {"GroupId": name, "ProtocolType": "consumer", "Protocols": [{"Name": "range", "Metadata": b""}]}
+    return row | {"SessionTimeoutMs": 60_000, "RebalanceTimeoutMs": rebalance_ms}
+
+
 def test_a_member_that_comes_with_its_id_after_a_generation_that_has_waited_for_it_is_taken_as_by_kafka(
     both: Both,
 ) -> None:
     name = "late-with-its-id"
-    both.ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [name]})
-    row: Message = {"GroupId": name, "ProtocolType": "consumer", "Protocols": [{"Name": "range", "Metadata": b""}]}
-    row |= {"SessionTimeoutMs": 60_000, "RebalanceTimeoutMs": 1_000}
+    row = joining(both, name, rebalance_ms=1_000)
     found = []
     for port in both.ports.values():
         members = [once_ready(port, "JoinGroup", 7, row | {"MemberId": ""})["MemberId"] for _ in range(3)]
@@ -743,9 +748,7 @@ def test_a_member_that_comes_with_its_id_after_a_generation_that_has_waited_for_
 
 def test_an_id_that_a_dynamic_member_was_given_is_no_instances_as_in_kafka(both: Both) -> None:
     name = "no-instance"
-    both.ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [name]})
-    row: Message = {"GroupId": name, "ProtocolType": "consumer", "Protocols": [{"Name": "range", "Metadata": b""}]}
-    row |= {"SessionTimeoutMs": 60_000, "RebalanceTimeoutMs": 1_000}
+    row = joining(both, name, rebalance_ms=1_000)
     found = []
     for port in both.ports.values():
         given = row | {"MemberId": once_ready(port, "JoinGroup", 7, row | {"MemberId": ""})["MemberId"]}
@@ -756,9 +759,7 @@ def test_an_id_that_a_dynamic_member_was_given_is_no_instances_as_in_kafka(both:
 
 def test_a_group_that_has_only_given_an_id_is_empty_as_in_kafka(both: Both) -> None:
     name = "only-an-id"
-    both.ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [name]})
-    row: Message = {"GroupId": name, "ProtocolType": "consumer", "Protocols": [{"Name": "range", "Metadata": b""}]}
-    row |= {"SessionTimeoutMs": 60_000, "RebalanceTimeoutMs": 60_000}
+    row = joining(both, name, rebalance_ms=60_000)
     found = []
     for port in both.ports.values():
         unknown = once_ready(port, "JoinGroup", 7, row | {"MemberId": "z"})

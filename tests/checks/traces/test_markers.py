@@ -42,7 +42,7 @@ def entries(letters: str) -> list[WrittenBatch | WrittenMarker]:
 
 
 def from_decision(logs: Recorded, place: int) -> Recorded:
-    """What compaction leaves: the record that completed the transaction before the one with a place, and later ones."""
+    """The records that compaction leaves: from the one on that completed the transaction before a decision."""
     first = 3 * place
     return replace(logs, records={"id": logs.records["id"][first:]}, given={"id": first + 1})
 
@@ -234,7 +234,7 @@ def rows(run: Run, first: int) -> list[StateRecord]:
 
 
 def left_of(run: Run, first: int, entry: int, every: Sequence[WrittenBatch | WrittenMarker] | None = None) -> Recorded:
-    """What is left from a record and from an entry on."""
+    """The logs of a run without what comes before a record and before an entry."""
     own = list(run.entries if every is None else every)[entry:]
     given = {"id": first + 1} if first else {}
     return Recorded({"id": rows(run, first)}, {"t-0": own}, {"t-0": entry} if entry else {}, given)

@@ -1,4 +1,4 @@
-"""What the watcher cannot see is told as rows, which have a beginning and an end."""
+"""Rows tell what the watcher cannot see, each from its beginning to its end."""
 
 import json
 

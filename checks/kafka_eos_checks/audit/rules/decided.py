@@ -151,10 +151,10 @@ def decisions_about(decisions: Decisions, wanted: Collection[Data]) -> dict[Data
     for data in wanted:
         by_epoch[data.producer_id, data.epoch].append(data)
     rows = np.flatnonzero(np.isin(decisions.producer_id, [data.producer_id for data in wanted]) & ~decisions.replaced)
-    keys = _keys(decisions.producer_id[rows], decisions.data_epoch[rows].astype(np.int64))
+    keys = keys_of(decisions.producer_id[rows], decisions.data_epoch[rows].astype(np.int64))
     order = np.argsort(keys, kind="stable")
     rows, keys = rows[order], keys[order]
-    asked_keys = _keys(*np.array([*by_epoch], np.int64).reshape(-1, 2).T)
+    asked_keys = keys_of(*np.array([*by_epoch], np.int64).reshape(-1, 2).T)
     first, end = np.searchsorted(keys, asked_keys), np.searchsorted(keys, asked_keys, "right")
     found = {}
     for asked, begin, stop in zip(by_epoch.values(), first.tolist(), end.tolist(), strict=True):
@@ -177,7 +177,8 @@ def decisions_about(decisions: Decisions, wanted: Collection[Data]) -> dict[Data
     return found
 
 
-def _keys(producer_id: Ints, epoch: Ints) -> Ints:
+def keys_of(producer_id: Ints, epoch: Ints) -> Ints:
+    """A number for each pair of a producer id and an epoch."""
     keys: Ints = (producer_id << 16) + (epoch & 0xFFFF)
     return keys
 

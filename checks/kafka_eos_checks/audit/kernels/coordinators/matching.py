@@ -21,7 +21,7 @@ from kafka_eos_checks.audit.kernels.logs.readable import data_of, ending_of, mar
 from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Partition, Rows
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments, Source
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
-from kafka_eos_checks.audit.rules.decided import Answers, Data, added
+from kafka_eos_checks.audit.rules.decided import Answers, Data, added, keys_of
 from kafka_eos_checks.audit.rules.log import Reason, Reasons, Subject
 from kafka_eos_checks.audit.rules.transactions import (
     AMBIGUOUS,
@@ -193,8 +193,8 @@ def marked_in(steps: Paired, partitions: Sequence[Partition], wanted: Collection
         wanted: the data.
     """
     own = steps.steps.take(steps.markers)
-    told = (own["producer_id"] << 16) + (own["producer_epoch"].astype(np.int64) & 0xFFFF)
-    asked = [(data.producer_id << 16) + (data.epoch + 1 & 0xFFFF) for data in wanted]
+    told = keys_of(own["producer_id"], own["producer_epoch"].astype(np.int64))
+    asked = keys_of(*np.array([(data.producer_id, data.epoch + 1) for data in wanted], np.int64).reshape(-1, 2).T)
     found = _readable(replace(steps, open=[], merged=[]), partitions, np.isin(told, asked))
     return added(marked_about(each, wanted) for each in found)
 
