@@ -363,6 +363,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str],
             failures.append(str(error) if isinstance(error, Unwritable) else unwritten(file, error))
 
     paths, histories = (list(map(place, given)) for given in (arguments.paths, arguments.history))
+    known = findings.read_known(arguments.known) if arguments.known else ()
     with ExitStack() as stack:
         spark = None
         if arguments.spark or arguments.sink:
@@ -399,7 +400,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str],
             explain_cost=arguments.explain_cost,
             jobs=arguments.jobs or os.cpu_count() or 1,
             take=take,
-            known=findings.read_known(arguments.known) if arguments.known else (),
+            known=known,
         )
         if arguments.json:
             write(arguments.json, lambda: write_verdicts(arguments.json, result.verdicts))

@@ -465,9 +465,9 @@ def test_violations_that_an_earlier_audit_has_found_do_not_count_again(
     if options:
         pytest.importorskip("pyspark")
     write_log(tmp_path / "logs" / "orders-0", faulty())
-    call = ["audit", str(tmp_path / "logs"), *options, "--findings", str(after)]
+    call = ["audit", str(tmp_path / "logs"), "--findings", str(after)]
     assert cli.main([*call[:-1], str(before)]) == 1
-    assert cli.main([*call, "--known", str(before), "--json", str(tmp_path / "v.json")]) == 0
+    assert cli.main([*call, *options, "--known", str(before), "--json", str(tmp_path / "v.json")]) == 0
     said = capsys.readouterr().out
     assert "known, found before: 1\nduplicate (known): orders-0/" in said
     [row] = map(json.loads, after.read_text().splitlines())
@@ -478,12 +478,23 @@ def test_violations_that_an_earlier_audit_has_found_do_not_count_again(
     write_log(tmp_path / "logs" / "orders-1", faulty())
     assert cli.main([*call, "--known", str(before)]) == 1
     assert sorted(json.loads(line)["kind"] for line in after.read_text().splitlines()) == ["known", "violation"]
-    assert cli.main([*call, "--known", str(tmp_path / "logs" / "orders-1" / f"{0:020d}.log")]) == 2
+
+
+def test_a_file_that_has_no_known_findings_is_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+    known = tmp_path / "known.jsonl"
+    assert cli.main(["audit", str(tmp_path / "logs"), "--findings", str(known)]) == 1
+    pytest.importorskip("pyspark")
+    monkeypatch.setattr("kafka_eos_checks.audit.engines.spark.session", lambda: pytest.fail("Spark started"))
+    call = ["audit", str(tmp_path / "logs"), "--spark", "--known"]
+    assert cli.main([*call, str(tmp_path / "logs" / "orders-0" / f"{0:020d}.log")]) == 2
     assert "line 1 is no finding; give the .jsonl file of --findings" in capsys.readouterr().err
-    known = json.loads(before.read_text())
-    for wrong in ([], 5, {}, {**known, "offset": [1]}):
-        before.write_text(f"{json.dumps(known)}\n{json.dumps(wrong)}\n")
-        assert cli.main([*call, "--known", str(before)]) == 2
+    finding = json.loads(known.read_text())
+    for wrong in ([], 5, {}, {**finding, "offset": [1]}):
+        known.write_text(f"{json.dumps(finding)}\n{json.dumps(wrong)}\n")
+        assert cli.main([*call, str(known)]) == 2
         assert "line 2 is no finding" in capsys.readouterr().err
 
 
