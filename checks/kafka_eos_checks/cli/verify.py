@@ -23,6 +23,7 @@ from kafka_eos_checks.kit.missing import need_clone
 from kafka_eos_checks.kit.paths import build_folder, recordings_folder
 from kafka_eos_checks.kit.recording import kept_recordings, manifest_of
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.kit.unjudged import exit_code
 from kafka_eos_checks.kit.verdict import Standing, Verdict, counted, headline, write_verdicts
 from kafka_eos_checks.lab.costs.command import KEPT
 from kafka_eos_checks.lab.costs.verdicts import read_evidence
@@ -41,6 +42,8 @@ PARTS = (
     "recordings",
 )
 CAUSES = "causes"  # the table of expected.toml with what is behind the findings
+UNJUDGED = "unjudged"  # its table with the number of things that a rule cannot judge
+AS_EXPECTED = "expected of the recording"  # the reason of these
 PEOPLE = frozenset({"the operator", "the application"})  # who is the cause where no finding of the ledger is
 CONTRACT_SECONDS = 2.0  # CPU time for each contract; those that are confirmed within it take less than one second
 EPILOG = """examples:
@@ -48,7 +51,7 @@ EPILOG = """examples:
   kafka-eos check all --engine local   without Spark
   kafka-eos check all --only graphs
 
-exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 something cannot be run
+exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 something cannot be run, 3 something is not judged
 """
 
 
@@ -145,13 +148,15 @@ def recordings(engine: str, archives: Sequence[Path]) -> Iterator[Verdict]:
             name = recording.name.removesuffix(".tar.xz")
             progress_console.print(f"auditing the recording {name} ({engine})")
             release = manifest_of(recording)["kafka"]
-            known, causes = expected.get(name, {}), expected[CAUSES].get(name, {})
+            known = expected.get(name, {})
+            causes, unjudged = (expected[table].get(name, {}) for table in (CAUSES, UNJUDGED))
             absent = set(known)
             for verdict in audit([recording], engine, spark=spark):
                 absent.discard(verdict.name)
                 if verdict.standing is not Standing.NOTHING or verdict.name in known:
                     figures = {**verdict.figures, **_figures(release, causes.get(verdict.name, ""))}
-                    yield _of_recording(replace(verdict, figures=figures), name, known.get(verdict.name, 0))
+                    own = replace(verdict, figures=figures)
+                    yield _of_recording(own, name, known.get(own.name, 0), unjudged.get(own.name, 0))
             for rule in sorted(absent):
                 nothing = Verdict(check="replay", name=rule, expected="", found="no such rule", ok=False)
                 yield _of_recording(nothing, name, known[rule])
@@ -162,13 +167,18 @@ def _figures(release: str, cause: str) -> dict[str, str]:
     return {"Kafka": release} | ({} if cause in {"", *PEOPLE} else {"findings": cause})
 
 
-def _of_recording(verdict: Verdict, recording: str, findings: int) -> Verdict:
-    """The verdict under the recording's name; where findings are expected, their number has to be right."""
+def _of_recording(verdict: Verdict, recording: str, findings: int, unjudged: int = 0) -> Verdict:
+    """The verdict under the recording's name; the numbers of findings and of things not judged have to be right."""
     named = replace(verdict, name=f"{recording}: {verdict.name}")
-    if not findings:
-        return named
-    expected = counted(findings, "finding")
-    return replace(named, expected=expected, ok=verdict.found == expected)
+    if findings:
+        expected = counted(findings, "finding")
+        named = replace(named, expected=expected, ok=verdict.found == expected)
+    if verdict.unknown != unjudged:
+        words = "{}, {:,} not judged".format
+        return replace(
+            named, expected=words(named.expected, unjudged), found=words(named.found, verdict.unknown), ok=False
+        )
+    return replace(named, unjudged_for={AS_EXPECTED: unjudged}) if unjudged else named
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
@@ -242,9 +252,8 @@ def finish(verdicts: Sequence[Verdict], seconds: float) -> int:
     """Write the report of all verdicts in the build folder, and return the exit code for this run's."""
     page = build_folder() / "report.html"
     write_report(latest_verdicts(build_folder() / "verdicts"), page)
-    differing = [verdict for verdict in verdicts if not verdict.ok]
     answer_console.print(f"\n{headline(verdicts)}, in {seconds:.0f} s. Report: {_shown(page)}")
-    return 1 if differing or not verdicts else 0
+    return exit_code(verdicts, frozenset({AS_EXPECTED})) if verdicts else 1
 
 
 def _shown(path: Path) -> Path:

@@ -4,11 +4,12 @@ The texts are in ``claims.toml``. What was found comes only from verdicts: nobod
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from kafka_eos_checks.kit.verdict import Standing as Answer
 from kafka_eos_checks.kit.verdict import Verdict
 
 CLAIMS_FILE = Path(__file__).with_name("claims.toml")
@@ -38,9 +39,9 @@ class Claim:
 class Standing(StrEnum):
     """The standing of a claim."""
 
-    SETTLED = "settled"  # every verdict on it is as expected
-    DIFFERS = "differs"  # a verdict on it is not
-    OPEN = "not checked here"  # no verdict on it
+    SETTLED = "settled"  # every verdict on it is as expected, and at least one judged something
+    DIFFERS = "differs"  # a verdict on it is not as expected
+    OPEN = "not checked here"  # no verdict on it, or one that could not judge everything
     UNKNOWN = "not in the ledger"  # a verdict names it, but claims.toml does not have it
 
 
@@ -95,11 +96,13 @@ def ledger(claims: Sequence[Claim], verdicts: Sequence[Verdict]) -> list[Entry]:
     entries = []
     for claim in [*claims, *(Claim(id=name, text="", sources=(), expect="") for name in strays)]:
         named = tuple(index for index, verdict in enumerate(verdicts) if claim.id in verdict.claims)
-        if claim.id in strays:
-            standing = Standing.UNKNOWN
-        elif not named:
-            standing = Standing.OPEN
-        else:
-            standing = Standing.SETTLED if all(verdicts[index].ok for index in named) else Standing.DIFFERS
+        standing = Standing.UNKNOWN if claim.id in strays else _standing({verdicts[index].standing for index in named})
         entries.append(Entry(claim=claim, standing=standing, verdicts=named))
     return entries
+
+
+def _standing(found: Set[Answer]) -> Standing:
+    """The standing of a claim, by those of the verdicts on it."""
+    if Answer.FAIL in found:
+        return Standing.DIFFERS
+    return Standing.SETTLED if Answer.OK in found and Answer.NOT_JUDGED not in found else Standing.OPEN

@@ -30,7 +30,8 @@ from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 
 MEANING = """
 expected of checking: what the project believes that the checks find; "holds" means that the claim is right
-checked here: settled, if all checks of the claim found what is expected; differs, if one did not
+checked here: settled, if all checks of the claim found what is expected; differs, if one did not; not checked here, if
+  there is none, or one could not judge everything
 `kafka-eos ledger claims ID` shows a claim with its sources and evidence."""
 MOST_NAMED = 5  # unchecked claims that the next command names; without names it is for all of them
 COLOURS = {
@@ -131,8 +132,9 @@ def show(shown: Answer, folder: Path) -> None:
             answer_console.print(Text(f"  said in:   {source}"))
         for verdict in shown.settling(entry):
             figures = "".join(f", {name} {value}" for name, value in verdict.figures.items())
-            mark = "ok" if verdict.ok else "FAIL"
-            answer_console.print(Text(f"\n  {mark} {verdict.check} {verdict.name}: {verdict.found}{figures}"))
+            answer_console.print(
+                Text(f"\n  {verdict.standing} {verdict.check} {verdict.name}: {verdict.found}{figures}")
+            )
             if verdict.title:
                 answer_console.print(Text(f"     {verdict.title}"))
             if verdict.evidence:
@@ -180,7 +182,7 @@ def run(arguments: argparse.Namespace) -> int:
     standings = [entry.standing for entry in shown.entries]
     counts = ", ".join(f"{standings.count(kind)} {kind.value}" for kind in Standing if kind in standings)
     answer_console.print(f"{len(standings)} claims: {counts}")
-    unchecked = [entry.claim.id for entry in shown.entries if not entry.verdicts]
+    unchecked = [entry.claim.id for entry in shown.entries if entry.standing is Standing.OPEN]
     if unchecked and arguments.check:
         file = verdicts_folder() / "traces.json"
         print(

@@ -15,7 +15,7 @@ from kafka_eos_checks.audit.explain import NothingToDraw, drawn, of_finding, rea
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.kit.missing import MissingClone
 from kafka_eos_checks.kit.recording import kept_recording
-from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.kit.verdict import Standing, Verdict
 from kafka_eos_checks.models.findings import CHECK, Evidence, KafkaFinding
 
 
@@ -47,12 +47,13 @@ class Entry:
     @property
     def state(self) -> State:
         """The share of the evidence that is checked here."""
-        verdicts = [part.verdict for part in self.parts if part.verdict is not None]
-        if any(not verdict.ok for verdict in verdicts):
+        found = [part.verdict.standing for part in self.parts if part.verdict is not None]
+        if Standing.FAIL in found:
             return State.DIFFERS
-        if len(verdicts) == len(self.parts):
+        checked = found.count(Standing.OK)
+        if checked == len(self.parts):
             return State.CHECKED
-        return State.PARTLY if verdicts else State.OPEN
+        return State.PARTLY if checked else State.OPEN
 
     @property
     def run(self) -> Part | None:

@@ -16,6 +16,8 @@ EXPECTED = """
 "torn transaction" = 3
 [causes.one]
 "torn transaction" = "late-end-of-transaction"
+[unjudged.one]
+"refused without cause" = 2
 """
 
 
@@ -70,6 +72,37 @@ def test_a_rule_that_the_audit_does_not_have_finds_nothing_of_what_is_expected(
     assert judged(monkeypatch, tmp_path, rule("gap", 0)) == {"one: gap": True, "one: torn transaction": False}
 
 
+@pytest.fixture
+def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    for module in (verify, report.paths):
+        monkeypatch.setattr(module, "build_folder", lambda: tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "unknown", "exit_code"),
+    [("refused without cause", 2, 0), ("refused without cause", 1, 1), ("refused without cause", 3, 1), ("gap", 1, 1)],
+)
+def test_what_a_recording_leaves_unjudged_has_to_be_expected_of_it(
+    name: str, unknown: int, exit_code: int, build: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    all_as_expected = [rule("torn transaction", 3), rule("order", 0)]
+    found = recorded(monkeypatch, tmp_path, *all_as_expected, rule(name, 0, unjudged="why", unknown=unknown))
+    assert verify.run_parts(lambda _: {"recordings": lambda: iter(found)}, from_clone=False) == exit_code
+    [verdict] = [each for each in found if each.name == f"one: {name}"]
+    if exit_code:
+        expected = 2 if name == "refused without cause" else 0
+        assert (verdict.expected, verdict.found) == (
+            f"0 findings, {expected} not judged",
+            f"0 findings, {unknown} not judged",
+        )
+
+
+def test_a_part_that_could_not_judge_everything_is_not_green(build: Path) -> None:
+    unjudged = [rule("good", 0), rule("gap", 0, unjudged="why", unknown=1)]
+    assert verify.run_parts(lambda _: {"proofs": lambda: iter(unjudged)}) == 3
+
+
 @pytest.mark.parametrize(("cause", "findings"), [("late-offsets", "late-offsets"), ("the operator", None), ("", None)])
 def test_a_verdict_on_a_recording_has_the_release_and_the_finding_of_the_ledger_behind_it(
     cause: str, findings: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -78,13 +111,6 @@ def test_a_verdict_on_a_recording_has_the_release_and_the_finding_of_the_ledger_
     [verdict] = recorded(monkeypatch, tmp_path, rule("torn transaction", 3), expected=expected)
     assert verdict.expected == "3 findings"
     assert verdict.figures == {"Kafka": "4.3.0"} | ({"findings": findings} if findings else {})
-
-
-@pytest.fixture
-def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    for module in (verify, report.paths):
-        monkeypatch.setattr(module, "build_folder", lambda: tmp_path)
-    return tmp_path
 
 
 def good() -> Iterator[Verdict]:

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,14 @@ def test_the_state_of_a_claim_follows_from_its_verdicts() -> None:
         ("C2", Standing.DIFFERS, (0, 1)),
         ("C3", Standing.OPEN, ()),
     ]
+
+
+def test_a_verdict_that_could_not_judge_everything_or_anything_settles_no_claim() -> None:
+    judged = verdict("a", True, "C1", "C2")
+    partly = replace(verdict("b", True, "C2", "C3"), unjudged="why", unknown=1)
+    nothing = replace(verdict("c", True, "C1", "C4"), unjudged="nothing is there")
+    entries = ledger([claim(f"C{number}") for number in range(1, 5)], [judged, partly, nothing])
+    assert [entry.standing for entry in entries] == [Standing.SETTLED, *[Standing.OPEN] * 3]
 
 
 def test_an_id_that_only_a_verdict_names_has_a_row_of_its_own() -> None:
