@@ -35,7 +35,9 @@ from kafka_eos_checks.audit.completeness import (
     unseen_partitions,
 )
 from kafka_eos_checks.audit.engines.cost import Bill, bill
-from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, asker, costs_of, open_engine
+from kafka_eos_checks.audit.engines.engine import Engine, asker, costs_of
+from kafka_eos_checks.audit.engines.local import LocalEngine
+from kafka_eos_checks.audit.engines.opening import open_engine
 from kafka_eos_checks.audit.events.history_files import read_events
 from kafka_eos_checks.audit.events.recorded import RunFacts
 from kafka_eos_checks.audit.findings import MOST_KNOWN, Finding, Kind

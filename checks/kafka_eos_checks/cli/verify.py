@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from kafka_eos_checks.audit.audit import audit
-from kafka_eos_checks.audit.engines.local import ENGINES
+from kafka_eos_checks.audit.engines.opening import ENGINES
 from kafka_eos_checks.contracts import command as contract_check
 from kafka_eos_checks.graphs import command as conformance
 from kafka_eos_checks.graphs import model_check, release_check

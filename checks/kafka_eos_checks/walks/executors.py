@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
-from kafka_eos_checks.audit.engines.local import open_engine
+from kafka_eos_checks.audit.engines.opening import open_engine
 from kafka_eos_checks.kit.workers import each_done
 from kafka_eos_checks.walks import campaign
 from kafka_eos_checks.walks.campaign import Tally

@@ -20,7 +20,8 @@ import pytest
 
 from kafka_eos_checks.audit import places
 from kafka_eos_checks.audit.audit import Audit, run
-from kafka_eos_checks.audit.engines.local import LocalEngine, asker
+from kafka_eos_checks.audit.engines.engine import asker
+from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
 from kafka_eos_checks.audit.places import Unreachable, Uri, Window, place
 from kafka_eos_checks.audit.plan import stages

@@ -2,5 +2,5 @@
 
 ``rounds`` runs parts of a plan side by side, so that one query answers what all of them ask next.
 
-May enter: inputs, splits and files. Not: a rule or a kernel. Read ``local`` first: it has the protocol of both.
+May enter: inputs, splits and files. Not: a rule or a kernel. Read ``engine`` first: it has the protocol of both.
 """

@@ -7,7 +7,7 @@ is a generator: it yields the kinds of rows and the stages that have them, and i
 from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
-from kafka_eos_checks.audit.engines.local import Engine
+from kafka_eos_checks.audit.engines.engine import Engine
 
 Question = tuple[int, Sequence[Any]]  # a kind of rows, and the rows of some stages
 Answers = list[list[tuple[int, Any]]]  # of each question: keys and values, in order of keys

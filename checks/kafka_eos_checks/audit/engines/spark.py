@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from kafka_eos_checks.audit.engines.cost import cpu_seconds_of
-from kafka_eos_checks.audit.engines.local import ANSWER, ASKED, Item, Result, Row, answered, charged_rows
+from kafka_eos_checks.audit.engines.engine import ANSWER, ASKED, Item, Result, Row, answered, charged_rows
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.quoting import key_of_names, use_key
 from kafka_eos_checks.kit.memory import keep_modules
@@ -82,7 +82,7 @@ class SparkEngine:
 
     @property
     def jvm_seconds(self) -> float | None:
-        """As :attr:`kafka_eos_checks.audit.engines.local.Engine.jvm_seconds`; its local executors are in it."""
+        """As :attr:`kafka_eos_checks.audit.engines.engine.Engine.jvm_seconds`; its local executors are in it."""
         gateway = None if need("pyspark.sql.utils", "spark").is_remote() else self.spark.sparkContext._gateway
         process = getattr(gateway, "proc", None)
         return None if process is None else cpu_seconds_of(process.pid)
@@ -90,7 +90,7 @@ class SparkEngine:
     def map(
         self, function: Callable[[Item], Iterable[Row]], items: Sequence[Item], sizes: Sequence[int], label: str
     ) -> "DataFrame":
-        """As :meth:`kafka_eos_checks.audit.engines.local.Engine.map`; the rows stay on the executors' disks."""
+        """As :meth:`kafka_eos_checks.audit.engines.engine.Engine.map`; the rows stay on the executors' disks."""
         del sizes
         if not items:
             none = [f"CAST(NULL AS {kind}) AS {name}" for name, kind in ROW_COLUMNS.items()]
@@ -103,13 +103,13 @@ class SparkEngine:
     def regroup(
         self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any, label: str
     ) -> "DataFrame":
-        """As :meth:`kafka_eos_checks.audit.engines.local.Engine.regroup`."""
+        """As :meth:`kafka_eos_checks.audit.engines.engine.Engine.regroup`."""
         own = _of_kinds(self._whole(zip(rows, rows, strict=True)), kinds)
         with quiet_about_pandas():
             return self._kept(label, own.groupBy("key").applyInArrow(_regrouped(function), ddl(ROW_COLUMNS)), rows)
 
     def collect(self, kind: int, *rows: "DataFrame") -> list[tuple[int, Any]]:
-        """As :meth:`kafka_eos_checks.audit.engines.local.Engine.collect`.
+        """As :meth:`kafka_eos_checks.audit.engines.engine.Engine.collect`.
 
         Raises:
             UnusableInput: Spark fails on the input.
@@ -117,7 +117,7 @@ class SparkEngine:
         return self.collect_each((kind, rows))[0]
 
     def collect_each(self, *wanted: tuple[int, "Sequence[DataFrame]"]) -> list[list[tuple[int, Any]]]:
-        """As :meth:`kafka_eos_checks.audit.engines.local.Engine.collect_each`.
+        """As :meth:`kafka_eos_checks.audit.engines.engine.Engine.collect_each`.
 
         Raises:
             UnusableInput: Spark fails on the input.
@@ -145,7 +145,7 @@ class SparkEngine:
         return found
 
     def stream(self, kind: int, *rows: "DataFrame") -> Iterator[Any]:
-        """As :meth:`kafka_eos_checks.audit.engines.local.Engine.stream`: a partition of the rows at a time.
+        """As :meth:`kafka_eos_checks.audit.engines.engine.Engine.stream`: a partition of the rows at a time.
 
         Raises:
             UnusableInput: Spark fails on the input.
@@ -170,7 +170,7 @@ class SparkEngine:
             return own.mapInArrow(partial(_converted, convert), ddl(columns))
 
     def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """As :meth:`kafka_eos_checks.audit.engines.local.Engine.ask_each`.
+        """As :meth:`kafka_eos_checks.audit.engines.engine.Engine.ask_each`.
 
         Raises:
             UnusableInput: Spark fails on an item.

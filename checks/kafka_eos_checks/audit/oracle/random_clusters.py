@@ -37,7 +37,8 @@ from kafka_eos.formats.transaction_log import (
     TransactionLogValue,
     TransactionState,
 )
-from kafka_eos_checks.audit.engines.local import Engine, LocalEngine
+from kafka_eos_checks.audit.engines.engine import Engine
+from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.logs.beside import STORED
 from kafka_eos_checks.audit.moments import Directory, Source

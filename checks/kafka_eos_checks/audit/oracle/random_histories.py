@@ -27,7 +27,8 @@ from kafka_eos.formats.record_batch import (
     build_control_batch,
 )
 from kafka_eos.histories.history import COLUMN_TYPES, Event, write_history
-from kafka_eos_checks.audit.engines.local import Item, LocalEngine, LocalRows, Row
+from kafka_eos_checks.audit.engines.engine import Item, Row
+from kafka_eos_checks.audit.engines.local import LocalEngine, LocalRows
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT
 from kafka_eos_checks.audit.oracle.random_cases import compare
 from kafka_eos_checks.audit.oracle.random_declared import DeclaredWorld

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from kafka_eos_checks.audit.engines.local import Row
+from kafka_eos_checks.audit.engines.engine import Row
 from kafka_eos_checks.audit.kernels.logs.beside import (
     Held,
     Stored,

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_eos.histories.history import Event
-from kafka_eos_checks.audit.engines.local import Engine
+from kafka_eos_checks.audit.engines.engine import Engine
 from kafka_eos_checks.audit.engines.rounds import Part
 from kafka_eos_checks.audit.events.recorded import RunFacts
 from kafka_eos_checks.audit.plan.declared_stages import (

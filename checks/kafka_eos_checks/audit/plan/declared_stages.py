@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kafka_eos.histories.history import Event
-from kafka_eos_checks.audit.engines.local import Row
+from kafka_eos_checks.audit.engines.engine import Row
 from kafka_eos_checks.audit.events.history_files import ATTEMPTS, Line, event_of
 from kafka_eos_checks.audit.events.recorded import ENDED, Rows, text_hash
 from kafka_eos_checks.audit.kernels.histories.joining import is_in

@@ -15,7 +15,7 @@ from heapq import merge, nsmallest
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
 
-from kafka_eos_checks.audit.engines.local import Engine, Row
+from kafka_eos_checks.audit.engines.engine import Engine, Row
 from kafka_eos_checks.audit.findings import COLUMNS, Finding, Kind, dated, row_of, to_arrow
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 from kafka_eos_checks.kit.schemas import ddl

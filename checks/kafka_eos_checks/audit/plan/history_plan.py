@@ -43,7 +43,7 @@ import numpy as np
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.histories.history import MalformedHistory
-from kafka_eos_checks.audit.engines.local import Engine
+from kafka_eos_checks.audit.engines.engine import Engine
 from kafka_eos_checks.audit.engines.rounds import Part, together
 from kafka_eos_checks.audit.events.history_files import (
     RANGE_BYTES,

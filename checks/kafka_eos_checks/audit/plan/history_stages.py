@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafka_eos.histories.history import Event, MalformedHistory
-from kafka_eos_checks.audit.engines.local import Row
+from kafka_eos_checks.audit.engines.engine import Row
 from kafka_eos_checks.audit.events.history_files import Range, numbered_events
 from kafka_eos_checks.audit.events.recorded import (
     ASKED,

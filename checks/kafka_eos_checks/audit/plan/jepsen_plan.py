@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kafka_eos.histories.history import MalformedHistory
-from kafka_eos_checks.audit.engines.local import Engine, Row
+from kafka_eos_checks.audit.engines.engine import Engine, Row
 from kafka_eos_checks.audit.jepsen.anomalies import (
     Analysis,
     Step,

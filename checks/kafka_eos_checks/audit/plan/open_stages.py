@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kafka_eos_checks.audit.engines.local import Engine, Row
+from kafka_eos_checks.audit.engines.engine import Engine, Row
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds, FoldedSlice
 from kafka_eos_checks.audit.kernels.coordinators.matching import marked_in
 from kafka_eos_checks.audit.kernels.coordinators.slices import Decided

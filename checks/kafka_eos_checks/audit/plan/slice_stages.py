@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_eos_checks.audit.engines.local import Engine, Row
+from kafka_eos_checks.audit.engines.engine import Engine, Row
 from kafka_eos_checks.audit.internal_topics.decisions import concatenate_decisions
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds, FoldedSlice, with_slices
 from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge, judge_steps, prove_slices

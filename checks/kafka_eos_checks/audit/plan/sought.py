@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kafka_eos.histories.history import Event
-from kafka_eos_checks.audit.engines.local import Row
+from kafka_eos_checks.audit.engines.engine import Row
 from kafka_eos_checks.audit.events.history_files import Line, Range, event_of, lines_at
 from kafka_eos_checks.audit.events.recorded import AT_BITS, RunFacts
 from kafka_eos_checks.audit.segments.headers import Ints

@@ -37,7 +37,8 @@ from numpy.typing import NDArray
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
-from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, Row, asker
+from kafka_eos_checks.audit.engines.engine import Engine, Row, asker
+from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.internal_topics.commits import CommitChunk
 from kafka_eos_checks.audit.internal_topics.commits import chunk_of as commit_chunk

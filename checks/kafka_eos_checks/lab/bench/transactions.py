@@ -19,7 +19,8 @@ from typing import Any
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
-from kafka_eos_checks.audit.engines.local import Engine, LocalEngine
+from kafka_eos_checks.audit.engines.engine import Engine
+from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, STALE_EPOCH

@@ -133,7 +133,7 @@ def test_spark_submit_with_the_wheel_on_two_executors_gives_the_same_verdicts(
 LOSS = """
 import json, os, signal, subprocess, sys
 from pathlib import Path
-from kafka_eos_checks.audit.engines.local import Row
+from kafka_eos_checks.audit.engines.engine import Row
 from kafka_eos_checks.audit.engines.spark import SparkEngine, session
 
 def each(item):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks.audit.engines import local
-from kafka_eos_checks.audit.engines.local import LocalRows, Row
+from kafka_eos_checks.audit.engines.engine import Row
+from kafka_eos_checks.audit.engines.local import LocalRows
 
 
 @pytest.fixture(params=[False, True], ids=["without a name", "in a folder"])

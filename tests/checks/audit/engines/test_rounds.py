@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kafka_eos_checks.audit.engines.local import LocalEngine, Row
+from kafka_eos_checks.audit.engines.engine import Row
+from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.engines.rounds import Part, together
 
 

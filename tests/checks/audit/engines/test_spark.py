@@ -16,7 +16,8 @@ import pytest
 
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines import spark as engine
-from kafka_eos_checks.audit.engines.local import LocalEngine, Row
+from kafka_eos_checks.audit.engines.engine import Row
+from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.engines.spark import SparkEngine, failures_told, session, shuffle_count, task_count
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.quoting import quoted, redacted, use_key

@@ -10,7 +10,8 @@ import pytest
 
 from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks.audit.audit import run
-from kafka_eos_checks.audit.engines.local import Engine, LocalEngine
+from kafka_eos_checks.audit.engines.engine import Engine
+from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen import by_key
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES, allowed, anomalies, subscribes

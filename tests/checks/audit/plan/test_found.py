@@ -15,7 +15,8 @@ import pytest
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
-from kafka_eos_checks.audit.engines.local import LocalEngine, open_engine
+from kafka_eos_checks.audit.engines.local import LocalEngine
+from kafka_eos_checks.audit.engines.opening import open_engine
 from kafka_eos_checks.audit.engines.spark import SparkEngine
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log

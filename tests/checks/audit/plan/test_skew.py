@@ -11,7 +11,8 @@ import pytest
 
 from kafka_eos_checks.audit import audit as audits
 from kafka_eos_checks.audit.audit import of_inputs
-from kafka_eos_checks.audit.engines.local import LocalEngine, LocalRows, Row
+from kafka_eos_checks.audit.engines.engine import Row
+from kafka_eos_checks.audit.engines.local import LocalEngine, LocalRows
 from kafka_eos_checks.audit.inputs import open_inputs
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.lab.generate import traffic

@@ -14,7 +14,8 @@ import pytest
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.engines import local as engines
-from kafka_eos_checks.audit.engines.local import LocalEngine, LocalRows, Row
+from kafka_eos_checks.audit.engines.engine import Row
+from kafka_eos_checks.audit.engines.local import LocalEngine, LocalRows
 from kafka_eos_checks.audit.engines.spark import failures_told
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.plan import beside_stages, history_stages, slice_stages, stages
