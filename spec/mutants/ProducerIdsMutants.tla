@@ -17,4 +17,7 @@ AdjacentIsRefused(broker, first) == first > brokers[broker].last + 1
 (* for MayAnswer: the controller answers nobody *)
 NobodyIsAnswered(first) == FALSE
 
+(* for MayAnswer: the controller answers with the first block only *)
+OnlyFirstIsAnswered(first) == first = 0 /\ first < controller.committed
+
 =============================================================================

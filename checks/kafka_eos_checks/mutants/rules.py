@@ -1205,6 +1205,11 @@ def nobody_is_answered(state: ProducerIds, first: int) -> bool:
     return False
 
 
+def only_first_is_answered(state: ProducerIds, first: int) -> bool:
+    """For ``may_answer``: the controller answers with the first block only."""
+    return first == 0 and first < state.controller.committed
+
+
 def last_id_unnoticed(state: ProducerIds, broker: str, first: int) -> bool:
     """For ``is_new_block``: a block that begins with the last id of the broker's own is taken for new (KAFKA-20031)."""
     return first >= state.brokers[broker].last

@@ -183,15 +183,19 @@ class Watcher:
         """The state that a restart needs."""
         rows = [state.to_json() for state in self.partitions.values()]
         kept = {"cluster_id": self.cluster_id, "partitions": rows, "decided": self.endings.to_json()}
-        return kept | {"blind": self.blindness.to_json()}
+        initial = [list(place) for place in sorted(self._initial)]
+        return kept | {"blind": self.blindness.to_json(), "initial": initial}
 
     def resume(self, row: dict[str, Any]) -> None:
         """Continue from the state that :meth:`to_json` gave."""
-        self.cluster_id, self._begins = row["cluster_id"], False
+        self.cluster_id = row["cluster_id"]
+        self._begins = not self.cluster_id  # no broker has answered yet
         states = map(partition_from_json, row["partitions"])
         self.partitions = {(state.topic, state.partition): state for state in states}
         self.endings.resume(row["decided"])
-        self.blindness.resume(row.get("blind", []))  # which a checkpoint of an earlier version does not have
+        # Checkpoints of earlier versions do not have these.
+        self.blindness.resume(row.get("blind", []))
+        self._initial = {(topic, number) for topic, number in row.get("initial", [])}
 
     @property
     def watched(self) -> dict[Place, PartitionState]:
@@ -310,10 +314,15 @@ class Watcher:
             self.blindness.begins(NOT_READ, (topic, WHOLE_TOPIC), why, now_ms)
         self.missing = missing
         for place in self.blindness.places(NOT_READ):
-            if place[1] == WHOLE_TOPIC and place[0] not in missing:
-                self.blindness.ends(NOT_READ, place, "the topic is there, or no longer asked for", now_ms)
-            elif place[1] != WHOLE_TOPIC and place not in topics.leaders and place[0] not in topics.unsure:
-                self.blindness.ends(NOT_READ, place, "its topic was deleted", now_ms)
+            if place[1] == WHOLE_TOPIC:
+                over = "" if place[0] in missing else "the topic is there, or no longer asked for"
+            elif not self._is_wanted(place):
+                over = "it is no longer asked for"
+            else:
+                is_gone = place not in topics.leaders and place[0] not in topics.unsure
+                over = "its topic was deleted" if is_gone else ""
+            if over:
+                self.blindness.ends(NOT_READ, place, over, now_ms)
         for place in [place for place in self.partitions if self._is_gone(place, topics)]:
             yield from self.partitions.pop(place).resolve(lambda _: True, "its topic was deleted", now_ms)
         if self._begins:

@@ -167,7 +167,8 @@ class Cluster:
         seed: the seed of generated names: topic ids and member ids.
 
     Attributes:
-        happened: the callback for markers, timeouts, sessions that end, and leaders and coordinators that move.
+        happened: the callback for markers, timeouts, sessions that end, leaders and coordinators that move, and brokers
+            that come back.
     """
 
     def __init__(
@@ -522,6 +523,7 @@ class Cluster:
             if self.gone.get(node) == until:
                 del self.gone[node]
                 self.fenced.discard(node)
+                self.happened("Restart", node)
             loading = self.transactions.loading
             self.transactions.loading = {name: later for name, later in loading.items() if later > self.now}
 

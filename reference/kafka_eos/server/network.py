@@ -569,7 +569,6 @@ class Server:
         self._happened("Crash", node)
         self.cluster.crash(node, self.cluster.now + round(seconds * 1000), to)
         self._hang_up(node)
-        self.cluster.at(self.cluster.now + round(seconds * 1000), partial(self._happened, "Restart", node))
         self._wind()
 
     def restart(self) -> None:

@@ -470,6 +470,8 @@ def test_a_partition_of_a_checkpoint_that_is_missing_may_be_lost(cluster: Path) 
     (broker / RECOVERY_POINTS).write_text("0\n2\ngenerated 1 7\nother 0 0\n")
     assert missing(broker) == f"generated-1 is not in the log directory, and {RECOVERY_POINTS} has the offset 7 for it"
     assert of(run([broker]), READABLE).unknown == 1, "nothing was ever in the other one"
+    (broker / HIGH_WATERMARKS).write_text("0\n1\ngenerated 1 0\n")
+    assert missing(broker).endswith(f"{RECOVERY_POINTS} has the offset 7 for it"), "nobody had replicated it yet"
 
 
 def test_a_partition_that_only_its_coordinator_names_is_on_a_broker_that_is_missing(cluster: Path) -> None:

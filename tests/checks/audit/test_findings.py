@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos.formats.record_batch import Record, build_batch
-from kafka_eos_checks.audit.findings import Finding, dated
+from kafka_eos_checks.audit.findings import Finding, dated, read_known, write_findings
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 
 NOW = 1_700_000_000_000
@@ -41,6 +41,13 @@ def time_of(folder: Path, position: int, offset: int | None, producer_id: int | 
     )
     [told] = dated([finding], {("", "orders", 0): str(folder / "orders-0")})
     return told.time_ms
+
+
+def test_a_violation_of_one_run_is_not_known_in_another_one(tmp_path: Path) -> None:
+    first, second = (Finding(rule="input skipped", topic="orders", partition=0, offset=3, run=run) for run in "ab")
+    write_findings(tmp_path / "known.jsonl", [first])
+    known = read_known(tmp_path / "known.jsonl")
+    assert (first.identity in known, second.identity in known) == (True, False)
 
 
 def test_a_finding_has_the_highest_time_of_its_batch(tmp_path: Path) -> None:

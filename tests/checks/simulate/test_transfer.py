@@ -28,6 +28,11 @@ def test_every_schedule_is_right(scenario: Scenario) -> None:
     assert tally.pairs > tally.singles > tally.without > 0
 
 
+@pytest.mark.parametrize("scenario", [*RIGHT, *WRONG], ids=named)
+def test_an_end_at_which_nothing_has_been_done_is_wrong(scenario: Scenario) -> None:
+    assert scenario.wrong_end(scenario.machine.initial(scenario.constants))
+
+
 @pytest.mark.parametrize("scenario", RIGHT[:2], ids=named)
 def test_where_none_is_up_the_first_one_starts_and_the_schedule_says_so(scenario: Scenario) -> None:
     found = scenario.recover(scenario.machine.initial(scenario.constants))

@@ -307,6 +307,9 @@ def test_a_setting_of_the_newest_release_is_not_used_by_the_one_before(capsys: p
     told_of_both = capsys.readouterr()
     assert told_of_both.err.startswith("accepted by java-producer\n")
     assert [row["release"] for row in json.loads(told_of_both.out)["releases"]] == [None]
+    assert main(["settings", "--require", "Transactions", "partitioner.rack.aware=true", "--json", "-"]) == 1
+    deciding = json.loads(capsys.readouterr().out)
+    assert (deciding["release"], deciding["accepted"], deciding["missing"]) == ("4.3", True, ["Transactions"])
 
 
 def test_a_release_of_kafka_is_refused_for_librdkafka(capsys: pytest.CaptureFixture[str]) -> None:

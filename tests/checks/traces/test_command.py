@@ -13,6 +13,7 @@ from kafka_eos_checks import cli
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
 from kafka_eos_checks.models.registry import Model, Registry
 from kafka_eos_checks.traces import command, replays, validation
+from kafka_eos_checks.traces.coordinators import Age, Recorded
 from kafka_eos_checks.traces.scan import Piece
 from kafka_eos_checks.traces.validation import Trace
 
@@ -110,6 +111,15 @@ def test_the_recorded_transactions_are_accepted_and_each_copy_with_a_fault_is_re
     assert sum(verdict.found.startswith("rejected at event") for verdict in verdicts) == 6
     [aged] = [verdict for verdict in verdicts if verdict.name == "expired transactions of transactions-3.9"]
     assert aged.found == "after their own timeout"
+
+
+@pytest.mark.parametrize(("ages", "found"), [((2_000, 900_000), "after their own timeout"), ((900_000,), "not shown")])
+def test_one_transaction_that_ended_before_the_longest_timeout_shows_that_its_own_counts(
+    ages: tuple[int, ...], found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "expired", lambda _: [Age(age, age - 1, "t") for age in ages])
+    verdict = command._expired("logs", Recorded({}, {}))
+    assert (verdict.found, verdict.ok, verdict.figures["shortest open, ms"]) == (found, len(ages) > 1, min(ages))
 
 
 # --- given runs ------------------------------------------------------------------------------------------------------

@@ -72,6 +72,17 @@ def test_a_topic_that_is_not_there_has_a_row_until_it_is_there_or_not_asked_for(
     assert [over["resolves"] for over in look(watcher, NOW)] == [row["id"]]
 
 
+def test_a_partition_that_is_not_asked_for_any_more_is_not_missed(written: Written) -> None:
+    written.logs["payments", 0] = Log()
+    written.errors["payments", 0] = ErrorCode.KAFKA_STORAGE_ERROR
+    watcher = written.watcher()
+    [row] = look(watcher, NOW)
+    kept, watcher = watcher.to_json(), written.watcher(topics=frozenset({"orders"}))
+    watcher.resume(kept)
+    [over] = look(watcher, NOW + 5_000)
+    assert (over["resolves"], over["evidence"]) == (row["id"], "not read, for 5 s: it is no longer asked for")
+
+
 def test_offsets_that_were_deleted_before_they_were_read_are_a_row_with_their_range(written: Written) -> None:
     watcher = written.watcher()
     look(watcher, NOW)

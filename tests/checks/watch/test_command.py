@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -455,6 +456,20 @@ def test_a_cluster_that_is_unreachable_at_the_start_is_waited_for_on_request_and
     assert told[0] == "no broker answers: nobody there; asked again in 1 s"
     assert told[-1] == "watching 1 partition, and silent while nothing is wrong"
     assert [rule for rule, _, _ in blind_rows(tmp_path)] == ["no broker answers", "resolved"], "one from before"
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_start_without_a_cluster_does_not_make_the_next_one_read_what_was_there_before(
+    wait: bool, tmp_path: Path
+) -> None:
+    clock = Clock(3 if wait else 100)
+    with Journal(tmp_path) as journal, nullcontext() if wait else pytest.raises(ClusterFailed):
+        follow(Gone(clock, 0, 50).watcher(from_start=False), journal, clock, wait=wait)
+    later = Gone(clock := Clock(20), 50, 50)
+    later.logs[PLACE] = Log(end=7)
+    with Journal(tmp_path) as journal:
+        follow(watcher := later.watcher(from_start=False), journal, clock)
+    assert watcher.partitions[PLACE].position == 7
 
 
 def test_a_cluster_that_is_gone_later_ends_a_single_look_also_if_it_was_waited_for(

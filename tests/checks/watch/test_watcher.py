@@ -1196,6 +1196,22 @@ def test_a_partition_that_comes_to_a_cluster_without_any_is_read_from_its_start(
     assert found(watcher, at=NOW + REFRESH_MS) == [("duplicate", 1)]
 
 
+def test_a_partition_that_was_there_at_first_without_a_leader_is_no_new_one_to_the_next_watcher(
+    written: Written,
+) -> None:
+    twice(written.logs[PLACE])
+    written.leaders[PLACE] = -1
+    watcher = written.watcher(from_start=False)
+    assert found(watcher) == []
+    kept, watcher = json.loads(json.dumps(watcher.to_json())), written.watcher(from_start=False)
+    watcher.resume(kept)
+    written.leaders.clear()
+    assert found(watcher, at=NOW + REFRESH_MS) == []
+    assert watcher.partitions[PLACE].position == 2
+    twice(written.logs.setdefault(("payments", 0), Log()))
+    assert found(watcher, at=NOW + 2 * REFRESH_MS) == [("duplicate", 1)]
+
+
 @pytest.mark.parametrize("others", [(), (("payments", 0),)])
 def test_a_topic_that_was_there_at_first_and_is_made_again_is_read_from_its_start(
     others: tuple[Place, ...], written: Written

@@ -100,6 +100,12 @@ def test_a_batch_with_a_wrong_crc_is_skipped_by_its_own_length_and_says_why() ->
     assert region.reason.startswith("CRC32C is ")
 
 
+def test_a_last_batch_with_a_wrong_crc_is_damage_and_no_torn_tail() -> None:
+    damaged = bytearray(FIVE)
+    damaged[450] ^= 1
+    assert found(damaged)[-2:] == [(300, 3), (400, 500, RegionKind.CORRUPT)]
+
+
 def test_a_batch_inside_the_value_of_a_damaged_record_is_not_in_the_log() -> None:
     outer = bytearray(build_batch([Record(value=batch(7).encode())]).encode())
     outer[30] ^= 1

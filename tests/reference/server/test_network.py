@@ -14,7 +14,7 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos.server import handlers
 from kafka_eos.server.cluster import Cluster, Limits
-from kafka_eos.server.network import Server, bind
+from kafka_eos.server.network import MovableClock, Server, bind
 from kafka_eos.server.schemas import NOT_SERVED, SERVED, served_codec
 from kafka_eos.wire.protocol import Message
 
@@ -238,6 +238,21 @@ def test_a_connection_of_which_nothing_is_heard_is_closed() -> None:
         assert await (await running.connect()).receive() is None
 
     serve(test, replace(Limits(), idle_ms=100))
+
+
+def test_a_connection_stays_as_long_as_something_is_heard_of_it() -> None:
+    async def test(running: Running) -> None:
+        running.server.clock = clock = MovableClock()
+        client = await running.connect()
+        await client.ask("ApiVersions", 3)
+        clock.advance(60)
+        await client.ask("ApiVersions", 3)
+        running.server.advance(20)
+        assert (await client.ask("ApiVersions", 3))["ErrorCode"] == ErrorCode.NONE
+        running.server.advance(31)
+        assert await client.receive() is None
+
+    serve(test, replace(Limits(), idle_ms=30_000))
 
 
 def test_a_peer_that_reads_nothing_is_not_worked_for() -> None:

@@ -197,6 +197,17 @@ def test_an_observer_is_told_when_a_killed_broker_comes_back(start: Start) -> No
     assert [event for event in watching.events if event in own] == own
 
 
+def test_a_broker_that_is_killed_again_meanwhile_comes_back_once_when_it_does(start: Start) -> None:
+    watching = Watching()
+    cluster = start(brokers=2, observer=watching)
+    for _ in range(2):
+        cluster.kill_broker(seconds=60)
+        cluster.advance(50)
+    assert [event for event in watching.events if event[0] == "Restart"] == []
+    cluster.advance(10)
+    assert [event for event in watching.events if event[0] == "Restart"] == [("Restart", 1)]
+
+
 def test_a_killed_broker_is_gone_for_as_long_as_was_said(start: Start) -> None:
     def killed(server: Server) -> int:
         server.kill(1, 2.5)

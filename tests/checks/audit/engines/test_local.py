@@ -1,7 +1,9 @@
 """Rows in memory and in temporary files."""
 
 import pickle
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from kafka_eos_checks.audit.engines import local
 from kafka_eos_checks.audit.engines.engine import Row
 from kafka_eos_checks.audit.engines.local import LocalRows
+from kafka_eos_checks.audit.quoting import key_of_names, quoted, redacted
 
 
 @pytest.fixture(params=[False, True], ids=["without a name", "in a folder"])
@@ -54,4 +57,20 @@ def test_the_error_of_a_task_in_another_process_is_raised_where_the_rows_are_ask
     task.set_result(local._in_worker(str(function), None, (0,), rows.folder))
     with pytest.raises(ZeroDivisionError):
         local._places_of(task)
+    rows.close()
+
+
+def in_evidence(text: str) -> Iterator[Row]:
+    yield Row(0, 0, quoted(text))
+
+
+def test_a_task_in_another_process_redacts_by_the_names_of_this_one(rows: LocalRows) -> None:
+    function = Path(rows.folder) / "function"
+    function.write_bytes(pickle.dumps(in_evidence))
+    with redacted():
+        key, name = key_of_names(), quoted("secret")
+    places = copy_context().run(local._in_worker, str(function), key, ("secret",), rows.folder)
+    assert not isinstance(places, Exception)
+    rows.add_stored(places)
+    assert list(rows.values([0], 0)) == [name]
     rows.close()

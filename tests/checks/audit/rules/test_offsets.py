@@ -131,6 +131,8 @@ def test_an_offset_that_is_set_back_outside_of_a_transaction_is_told(tmp_path: P
 def test_after_a_tombstone_a_group_begins_anew_and_over_a_hole_there_may_have_been_one(tmp_path: Path) -> None:
     assert judged(tmp_path / "tombstone", 5, None, 3) == ([], 0)
     assert judged(tmp_path / "hole", 5, "hole", 3) == ([], 1)
+    twice = judged(tmp_path / "later", 5, None, (1, 3), (1, COMMIT), (1, 2), (1, COMMIT))
+    assert [record for record, _ in twice[0]] == [4], "the one after the tombstone is not judged by the one before it"
 
 
 def test_records_of_other_types_are_passed_over_and_unreadable_ones_are_holes(tmp_path: Path) -> None:

@@ -1,10 +1,15 @@
 """Counts of markers and of completed transactions: what tasks have counted can be added in any order."""
 
+from dataclasses import replace
 from itertools import permutations
+from math import inf
 
 import numpy as np
 
-from kafka_eos_checks.audit.kernels.coordinators.missing import OWED, THERE, added, by_task, lowest_in, lowest_of
+from kafka_eos_checks.audit.kernels.coordinators.missing import OWED, THERE, added, began, by_task, lowest_in, lowest_of
+from kafka_eos_checks.audit.kernels.logs.transactions import Partition
+from kafka_eos_checks.audit.moments import SKEW_MS
+from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 
 def test_counts_of_a_log_and_epoch_are_added_and_the_last_decision_is_named() -> None:
@@ -56,3 +61,11 @@ def test_the_lowest_epoch_is_that_of_a_marker_in_any_task() -> None:
     one, other = lowest_in(rows), {(0, 7): 5, (2, 7): 1}
     assert one == {(0, 7): 3, (1, 7): 4}
     assert lowest_of([one, other]) == lowest_of([other, one]) == {(0, 7): 3, (1, 7): 4, (2, 7): 1}
+
+
+def test_a_partition_was_new_with_its_first_batch_if_no_replica_may_have_had_more() -> None:
+    new = Partition(log=PartitionLog("", "orders", 0, "", ("0.log",)), start=0, begins_epoch=0, begins_ms=20_000)
+    assert began([new, new]) == {("orders", 0): 20_000 - SKEW_MS}
+    assert began([replace(new, first_marker_ms=9_000)]) == {("orders", 0): 9_000 - SKEW_MS}
+    others = replace(new, start=5), replace(new, begins_epoch=3), replace(new, holes=1), replace(new, damaged=True)
+    assert [began([new, other]) for other in others] == [{("orders", 0): -inf}] * 4
