@@ -27,7 +27,15 @@ from kafka_eos_checks.conform.beyond import DELETE, INSTANCE, MARK, VERIFY, WITH
 from kafka_eos_checks.conform.mechanisms import COMMIT as COMMITS
 from kafka_eos_checks.conform.mechanisms import COORDINATOR_EPOCHS, ONE_ACK, TOO_LONG, TOO_SHORT, Asked, Request
 from kafka_eos_checks.conform.visible import DATA, FIRST, MEMBER, OFFSETS, SECOND, STRANGER, Visible
-from kafka_eos_checks.conform.wire import Address, NoAnswer, Unsupported, Wire, error_name, wait
+from kafka_eos_checks.conform.wire import (
+    Address,
+    NoAnswer,
+    Unsupported,
+    Wire,
+    again_if_closed,
+    error_name,
+    wait,
+)
 
 BESIDE = {
     "ApiVersions": "learns the versions and features of the broker",
@@ -133,7 +141,8 @@ class Places:
 
     def metadata(self, topic: str, at: Address | None = None) -> Message:
         """The answer to Metadata about a topic, by default of the first broker; the topic is not created."""
-        return self.wire.ask("Metadata", {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False}, at)
+        row = {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False}
+        return again_if_closed(lambda: self.wire.ask("Metadata", row, at))
 
     def leader_epoch(self, topic: str, partition: int, reached: int) -> int:
         """The epoch of a partition's leader as Metadata tells it, -1 if it does not.
@@ -193,7 +202,7 @@ class Places:
     def _ask_coordinator(self, key: str, kind: int) -> Address | str:
         version = self.wire.version("FindCoordinator")
         row = {"Key": key, "KeyType": kind} if version < 4 else {"KeyType": kind, "CoordinatorKeys": [key]}
-        answer = self.wire.ask("FindCoordinator", row)
+        answer = again_if_closed(lambda: self.wire.ask("FindCoordinator", row))
         found = answer if version < 4 else _first(answer["Coordinators"], Key=key)
         if found["ErrorCode"]:
             return error_name(found["ErrorCode"])
@@ -631,7 +640,8 @@ class Stage:
         """The row of DescribeTransactions about a transactional.id."""
         asked = self.transactional_id(name)
         at = self.places.coordinator(TRANSACTION_KEY, asked)
-        rows = self.wire.ask("DescribeTransactions", {"TransactionalIds": [asked]}, at)["TransactionStates"]
+        answer = again_if_closed(lambda: self.wire.ask("DescribeTransactions", {"TransactionalIds": [asked]}, at))
+        rows = answer["TransactionStates"]
         found: Message = (
             _first(rows, TransactionalId=asked)
             if rows
@@ -686,7 +696,7 @@ class Stage:
         ask: Callable[[], Sequence[str]],
     ) -> None:
         try:
-            found.update(zip(names, self._when_there(ask), strict=True))
+            found.update(zip(names, again_if_closed(lambda: self._when_there(ask)), strict=True))
         except Unsupported as error:
             missing.update(dict.fromkeys(names, str(error)))
 

@@ -1,6 +1,7 @@
 """A scenario's place on a broker: ids and epochs in the machines' terms, waiting, reading back, and leaving."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count, pairwise
 from types import SimpleNamespace
@@ -31,7 +32,7 @@ from kafka_eos_checks.conform.observation import coordinator_line
 from kafka_eos_checks.conform.stage import Places, Stage, _kind
 from kafka_eos_checks.conform.territory import Territory
 from kafka_eos_checks.conform.visible import DATA, FIRST, MEMBER, OFFSETS, SECOND, STRANGER
-from kafka_eos_checks.conform.wire import Address, NoAnswer, Unsupported
+from kafka_eos_checks.conform.wire import Address, ConnectionClosed, NoAnswer, Unsupported
 
 HERE = {"Coordinators": [{"ErrorCode": 0, "Host": "127.0.0.1", "Port": 1}]}
 
@@ -131,6 +132,33 @@ def test_a_leader_is_asked_for_until_its_partition_has_no_error() -> None:
     stage.places.seconds = 20.0
     assert stage.places.leader("topic", 0) == Address("127.0.0.1", 1)
     assert list(errors) == []
+
+
+@pytest.mark.parametrize(("ended", "asked"), [(0, 1), (1, 2), (2, 2)])
+def test_a_question_that_changes_nothing_is_asked_again_once_if_its_connection_has_ended(
+    ended: int, asked: int
+) -> None:
+    rows = []
+
+    def ask(api: str, *_: object) -> Message:
+        rows.append(api)
+        if len(rows) <= ended:
+            raise ConnectionClosed(f"{api}: the broker closed the connection")
+        return HERE if api == "FindCoordinator" else {"Topics": [], "TransactionStates": []}
+
+    wire: Any = SimpleNamespace(ask=ask, version=lambda *_: 4)
+    stage = Stage(wire, Places(wire), "topic", 0, "prefix")
+    stage.places._known["coordinator", "prefix-A", 1] = Address("127.0.0.1", 1)
+    for question in (
+        lambda: Places(wire).metadata("topic"),
+        lambda: Places(wire).coordinator(0, "group"),
+        lambda: stage.describe("A"),
+        lambda: stage._read({}, {}, ["log"], lambda: [str(ask("Fetch"))]),
+    ):
+        rows.clear()
+        with pytest.raises(ConnectionClosed) if ended > 1 else nullcontext():
+            question()
+        assert len(rows) == asked
 
 
 def test_bytes_that_are_no_batch_are_told_as_such() -> None:
