@@ -12,7 +12,7 @@ import ipaddress
 import re
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -346,6 +346,15 @@ def _dry_run(session: Session, wanted: set[str], everything: bool) -> None:
         answer_console.print(f"not supported: {reason}", markup=False)
 
 
+def _left_open(report: Report) -> Iterator[str]:
+    """Lines about what was not asked, not read back or not judged."""
+    unsupported = {result.reason for result in report.results.values() if result.found is Found.UNSUPPORTED}
+    yield from (f"NOT SUPPORTED  {reason}" for reason in sorted(unsupported))
+    yield from (f"NOT READ BACK  {reason}" for reason in sorted(report.counts.unread))
+    why = "edges conform without it, because it differed earlier in their scenario and still does"
+    yield from (f"NOT JUDGED  {what}: {count} {why}" for what, count in report.hidden().items())
+
+
 def print_report(report: Report) -> None:
     """The table, what differs, and the figures."""
     for results in report.kinds():
@@ -361,10 +370,8 @@ def print_report(report: Report) -> None:
             markup=False,
             soft_wrap=True,
         )
-    for reason in sorted({result.reason for result in report.results.values() if result.found is Found.UNSUPPORTED}):
-        answer_console.print(f"NOT SUPPORTED  {reason}", markup=False, soft_wrap=True)
-    for reason in sorted(report.counts.unread):
-        answer_console.print(f"NOT READ BACK  {reason}", markup=False, soft_wrap=True)
+    for line in _left_open(report):
+        answer_console.print(line, markup=False, soft_wrap=True)
     if report.is_compared:
         answer_console.print(table(report))
     counts, busy = report.counts, report.busy()

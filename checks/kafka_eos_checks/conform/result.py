@@ -156,6 +156,10 @@ class Report:
             for answer in result.answers
         )
 
+    def hidden(self) -> Counter[str]:
+        """The number of edges that conform although a field was not judged after them, by the field."""
+        return Counter(_with_request(what) for result in self.results.values() for what in result.hidden)
+
     def known(self) -> dict[str, list[Result]]:
         """The edges of each recorded difference."""
         shown: dict[str, list[Result]] = {}
@@ -214,9 +218,8 @@ def story(result: Result, client: int) -> str:
     if result.reason:
         lines.append(f"  {result.reason}")
     for difference in result.differences:
-        told_by = asked_by(difference.what.removesuffix(IN_SECOND).removesuffix(OF_SECOND_GROUP))
         lines += [
-            f"  {difference.what}{f' ({told_by})' if told_by else ''}",
+            f"  {_with_request(difference.what)}",
             f"    the spec: {difference.allowed}",
             f"    the broker: {difference.observed}",
         ]
@@ -229,6 +232,12 @@ def story(result: Result, client: int) -> str:
             lines += [f"  request: {last.request}", f"  response: {last.response}"]
     lines += [f"  {number}. {_line(each)}" for number, each in enumerate(result.scenario, start=1)]
     return "\n".join(lines)
+
+
+def _with_request(what: str) -> str:
+    """What differs, with the request that reads it back."""
+    told_by = asked_by(what.removesuffix(IN_SECOND).removesuffix(OF_SECOND_GROUP))
+    return f"{what} ({told_by})" if told_by else what
 
 
 def _line(exchange: Exchange) -> str:
@@ -293,6 +302,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "disturbed": report.counts.disturbed,
         "observations": report.counts.observations,
         "not_read_back": sorted(report.counts.unread),
+        "not_judged": dict(report.hidden()),
         "edges": report.edges,
         "found": {found.value: report.found[found] for found in Found},
         "answers_while_markers_are_written": dict(report.busy()),
@@ -328,6 +338,8 @@ def _result_json(result: Result, client: int) -> dict[str, Any]:
         row["known_difference"] = result.known
     if result.reason:
         row["reason"] = result.reason
+    if result.hidden:
+        row["not_judged"] = list(result.hidden)
     if result.differences:
         row["differences"] = [
             {"what": d.what, "allowed": d.allowed, "observed": d.observed} for d in result.differences

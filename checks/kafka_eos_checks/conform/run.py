@@ -96,6 +96,7 @@ class Result:
         answers: the codes that were given to requests that may be answered in several ways.
         known: the id of the recorded difference that it shows.
         disturbed: the reason may be no rule of the broker, so that the scenario is played again.
+        hidden: if it conforms, fields that differ after it, and differed earlier in its scenario: they were not judged.
     """
 
     edge: Edge
@@ -106,6 +107,7 @@ class Result:
     answers: tuple[str, ...] = ()
     known: str = ""
     disturbed: bool = False
+    hidden: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -153,6 +155,7 @@ class Play:
         patience: seconds that a busy broker is given.
         counts: the counts of the run.
         tolerated: fields in which the two sides differ already.
+        hidden: those of them that still differ after the last step.
         transcript: the steps so far.
         requests: the requests that were taken.
         places: the node of the graph before each of them.
@@ -165,6 +168,7 @@ class Play:
     patience: float
     counts: Counts
     tolerated: set[str] = field(default_factory=set)
+    hidden: tuple[str, ...] = ()
     transcript: list[Exchange] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     places: list[Hashable] = field(default_factory=list)
@@ -190,6 +194,7 @@ class Play:
             NoAnswer, Unsupported: when it could not be asked.
         """
         compares = read_back and (step.is_settle or self.state.is_settled)
+        self.hidden = ()
         self.places.append(self.quotient.mechanism.place(self.state))
         if step.is_settle:
             [(_, after)] = step.outcomes
@@ -290,6 +295,7 @@ class Play:
             for name, said in found.items()
             if said != allowed[name] and name not in self.tolerated
         ]
+        self.hidden = tuple(name for name, said in found.items() if said != allowed[name] and name in self.tolerated)
         if differences:
             self.tolerated.update(each.what for each in differences)
             raise Diverged(differences, answer=False)
@@ -469,8 +475,9 @@ class Runner:
             self._suspect.add(step.edge)
             self.results[step.edge] = Result(edge=edge, found=Found.KNOWN, known=play.known, scenario=scenario)
             return
-        answers = (play.transcript[-1].answered,) if len(step.outcomes) > 1 else ()
-        self.results[step.edge] = Result(edge=edge, found=Found.CONFORMS, answers=answers)
+        several = sum(not answer.known for answer, _ in step.outcomes) > 1
+        answers = (play.transcript[-1].answered,) if several else ()
+        self.results[step.edge] = Result(edge=edge, found=Found.CONFORMS, answers=answers, hidden=play.hidden)
 
     def _fails(self, step: Step, play: Play, error: Exception, todo: dict[str, None]) -> None:
         """Note an edge that does not conform, with the shortest scenario that shows it, or play it again."""

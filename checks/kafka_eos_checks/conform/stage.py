@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from kafka_eos.errors import ErrorCode, MalformedBatch
@@ -26,7 +27,15 @@ from kafka_eos_checks.conform.beyond import DELETE, INSTANCE, MARK, VERIFY, WITH
 from kafka_eos_checks.conform.mechanisms import COMMIT as COMMITS
 from kafka_eos_checks.conform.mechanisms import COORDINATOR_EPOCHS, ONE_ACK, TOO_LONG, TOO_SHORT, Asked, Request
 from kafka_eos_checks.conform.visible import DATA, FIRST, MEMBER, OFFSETS, SECOND, STRANGER, Visible
-from kafka_eos_checks.conform.wire import Address, NoAnswer, Unsupported, Wire, error_name, wait
+from kafka_eos_checks.conform.wire import (
+    Address,
+    NoAnswer,
+    Unsupported,
+    Wire,
+    again_if_closed,
+    error_name,
+    wait,
+)
 
 BESIDE = {
     "ApiVersions": "learns the versions and features of the broker",
@@ -132,7 +141,8 @@ class Places:
 
     def metadata(self, topic: str, at: Address | None = None) -> Message:
         """The answer to Metadata about a topic, by default of the first broker; the topic is not created."""
-        return self.wire.ask("Metadata", {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False}, at)
+        row = {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False}
+        return again_if_closed(lambda: self.wire.ask("Metadata", row, at))
 
     def leader_epoch(self, topic: str, partition: int, reached: int) -> int:
         """The epoch of a partition's leader as Metadata tells it, -1 if it does not.
@@ -192,7 +202,7 @@ class Places:
     def _ask_coordinator(self, key: str, kind: int) -> Address | str:
         version = self.wire.version("FindCoordinator")
         row = {"Key": key, "KeyType": kind} if version < 4 else {"KeyType": kind, "CoordinatorKeys": [key]}
-        answer = self.wire.ask("FindCoordinator", row)
+        answer = again_if_closed(lambda: self.wire.ask("FindCoordinator", row))
         found = answer if version < 4 else _first(answer["Coordinators"], Key=key)
         if found["ErrorCode"]:
             return error_name(found["ErrorCode"])
@@ -250,6 +260,7 @@ class Stage:
     _has_epochs: bool = False
     _initialized: int = 0
     _written: int = 0
+    _marked: dict[int, int] | None = None
     _timeouts: dict[str, int] = field(default_factory=dict)
 
     def transactional_id(self, name: str) -> str:
@@ -474,7 +485,7 @@ class Stage:
             "PartitionIndex": self.partition,
             "CommittedOffset": given.offset,
             "CommittedLeaderEpoch": -1,
-            "CommittedMetadata": "",
+            "CommittedMetadata": _metadata(given.offset),
         }
         return {
             "GroupId": self.group,
@@ -629,7 +640,8 @@ class Stage:
         """The row of DescribeTransactions about a transactional.id."""
         asked = self.transactional_id(name)
         at = self.places.coordinator(TRANSACTION_KEY, asked)
-        rows = self.wire.ask("DescribeTransactions", {"TransactionalIds": [asked]}, at)["TransactionStates"]
+        answer = again_if_closed(lambda: self.wire.ask("DescribeTransactions", {"TransactionalIds": [asked]}, at))
+        rows = answer["TransactionStates"]
         found: Message = (
             _first(rows, TransactionalId=asked)
             if rows
@@ -684,7 +696,7 @@ class Stage:
         ask: Callable[[], Sequence[str]],
     ) -> None:
         try:
-            found.update(zip(names, self._when_there(ask), strict=True))
+            found.update(zip(names, again_if_closed(lambda: self._when_there(ask)), strict=True))
         except Unsupported as error:
             missing.update(dict.fromkeys(names, str(error)))
 
@@ -739,7 +751,10 @@ class Stage:
         if answer["ErrorCode"]:
             return error_name(answer["ErrorCode"])
         states = [each["TransactionState"] for each in answer["TransactionStates"] if each["TransactionalId"] == asked]
-        return observation.joined(states) if states else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND.name
+        said = observation.joined(states) if states else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND.name
+        if known in self.ids and any(each["ProducerId"] != self.ids[known] for each in answer["TransactionStates"]):
+            said += ", and other producer ids than were asked for"
+        return said
 
     def _fetch(self, committed: bool, offset: int = 0) -> Message:
         part = {"Partition": self.partition, "FetchOffset": offset, "PartitionMaxBytes": 1 << 24}
@@ -769,6 +784,7 @@ class Stage:
         lines: list[str] = []
         watermark = ""
         epochs = _Epochs(partial(self.places.leader_epoch, self.topic, self.partition))
+        self._marked = epochs.coordinators
         for row, batches in self._fetched(committed=False):
             if row["ErrorCode"]:
                 return error_name(row["ErrorCode"]), ""
@@ -782,13 +798,17 @@ class Stage:
         return observation.repeats((_kind(each), each.producer_id, each.producer_epoch) for each in batches)
 
     def _entry(self, batch: RecordBatch) -> str:
-        return observation.entry_line(
-            batch.base_offset,
-            _kind(batch),
-            self._producer(batch.producer_id),
-            batch.producer_epoch,
-            -1 if batch.is_control else batch.base_sequence,
-        ) + self._changed(batch)
+        return (
+            observation.entry_line(
+                batch.base_offset,
+                _kind(batch),
+                self._producer(batch.producer_id),
+                batch.producer_epoch,
+                batch.base_sequence,
+            )
+            + _malformation(batch)
+            + self._changed(batch)
+        )
 
     def _changed(self, batch: RecordBatch) -> str:
         """The words for a batch whose records are not those that were sent; "" for any other batch."""
@@ -809,7 +829,25 @@ class Stage:
             stable = str(row["LastStableOffset"])
             passed = fetched.committed(batches, row["AbortedTransactions"])
             given += [f"{batch.base_offset}{self._changed(batch)}" for batch in passed]
+            given += self._disordered(row["AbortedTransactions"] or [])
         return observation.joined(given), stable
+
+    def _disordered(self, aborted: Sequence[Message]) -> list[str]:
+        """The words for producers whose aborted transactions are not told once each, in the order of their offsets.
+
+        A leader's index has them in this order. Clients such as franz-go take the next one from the front, and give
+        aborted records if it is another.
+
+        Kafka: LogSegment.collectAbortedTxns
+        """
+        told: dict[int, list[int]] = defaultdict(list)
+        for each in aborted:
+            told[each["ProducerId"]].append(each["FirstOffset"])
+        return [
+            f"aborted transactions of producer {self._producer(producer_id)} from {', '.join(map(str, offsets))} on"
+            for producer_id, offsets in told.items()
+            if any(one >= other for one, other in pairwise(offsets))
+        ]
 
     def _later(self) -> tuple[str, str]:
         """The offsets that readers of committed data find by timestamp, and what later offsets give them."""
@@ -856,9 +894,19 @@ class Stage:
                     each["LastSequence"],
                     each["CurrentTxnStartOffset"],
                 )
+                + self._marked_otherwise(each)
                 for each in found["ActiveProducers"]
             )
         )
+
+    def _marked_otherwise(self, producer: Message) -> str:
+        """The words for a producer whose coordinator epoch is not that of its last marker, if the log was read.
+
+        `kafka-transactions abort` writes its marker with this epoch.
+        """
+        told = producer["CoordinatorEpoch"]
+        marked = told if self._marked is None else self._marked.get(producer["ProducerId"], -1)
+        return "" if told == marked else f" in coordinator epoch {told}, where its last marker has {marked}"
 
     def _offset(self, *, stable: bool = True, of_all: bool = False) -> str:
         """The group's offset; ``of_all`` asks for all partitions that have one."""
@@ -884,7 +932,11 @@ class Stage:
             if not parts:
                 return observation.NO_OFFSET
         part = _first(parts, PartitionIndex=self.partition)
-        return error_name(part["ErrorCode"]) if part["ErrorCode"] else str(part["CommittedOffset"])
+        if part["ErrorCode"]:
+            return error_name(part["ErrorCode"])
+        offset = part["CommittedOffset"]
+        is_sent = offset < 0 or part["Metadata"] == _metadata(offset)
+        return str(offset) if is_sent else f"{offset} with other metadata than was committed"
 
     def _members(self) -> str:
         at = self.places.coordinator(GROUP_KEY, self.group)
@@ -932,11 +984,12 @@ class _Epochs:
 
     Attributes:
         known: the epoch of the partition's leader, if it is asked about one that a batch has.
+        coordinators: the highest epoch of a coordinator that a producer's markers have, by producer id.
     """
 
     known: Callable[[int], int]
+    coordinators: dict[int, int] = field(default_factory=dict)
     _leader: int = 0
-    _coordinators: dict[int, int] = field(default_factory=dict)
 
     def wrong(self, batch: RecordBatch) -> str:
         """The words for the epochs of the next batch, if no leader or coordinator writes them there; "" otherwise.
@@ -953,11 +1006,16 @@ class _Epochs:
         self._leader = max(self._leader, epoch)
         control = batch.control_record() if batch.is_control else None
         if control is not None:
-            reached = self._coordinators.get(batch.producer_id, 0)
+            reached = self.coordinators.get(batch.producer_id, 0)
             if control.coordinator_epoch < reached:
                 words += f" in coordinator epoch {control.coordinator_epoch} where {reached} had been reached"
-            self._coordinators[batch.producer_id] = max(reached, control.coordinator_epoch)
+            self.coordinators[batch.producer_id] = max(reached, control.coordinator_epoch)
         return words
+
+
+def _metadata(offset: int) -> str:
+    """The metadata that is committed with an offset."""
+    return f"next is {offset}"
 
 
 def _contents(batch: RecordBatch) -> Records:
@@ -966,6 +1024,20 @@ def _contents(batch: RecordBatch) -> Records:
 
 def _untimed(records: Records) -> Records:
     return tuple((key, value, headers, -1) for key, value, headers, _ in records)
+
+
+def _malformation(batch: RecordBatch) -> str:
+    """The words for a batch that no leader writes; "" for any other batch.
+
+    Nothing is compacted in a scenario, so a batch has an offset for each of its records. A marker is transactional
+    (KIP-98).
+    """
+    words = ""
+    if batch.last_offset_delta != batch.record_count - 1:
+        words += f" up to offset {batch.last_offset} with {batch.record_count} records"
+    if batch.is_control and not batch.is_transactional:
+        words += " that is not transactional"
+    return words
 
 
 def _kind(batch: RecordBatch) -> str:

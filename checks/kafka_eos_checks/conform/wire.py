@@ -8,15 +8,17 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.server.schemas import served_codec
 from kafka_eos.wire.protocol import Codec, MalformedMessage, Message
 from kafka_eos_checks.conform.security import NotAuthenticated, Security, authenticate
 
+_Answer = TypeVar("_Answer")
 CLIENT_ID = "kafka-eos-conform"
 ANSWER_LIMIT = 1 << 26  # bytes
 SILENT_LIMIT = 3
@@ -282,6 +284,18 @@ class Wire:
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
+
+
+def again_if_closed(ask: Callable[[], _Answer]) -> _Answer:
+    """The answer to a question that changes nothing: asked once more if its connection has ended, as an idle one does.
+
+    Raises:
+        ConnectionClosed: when the second one ends, too.
+    """
+    try:
+        return ask()
+    except ConnectionClosed:
+        return ask()
 
 
 def error_name(code: int) -> str:

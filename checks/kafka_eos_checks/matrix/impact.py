@@ -334,7 +334,8 @@ def rule_of(name: str, sources: Sources) -> Rule:
     homes = [each for each in defined.get(own, ()) if module in {"", each}]
     if not homes:
         known = [f"{home}!{one}" for one, homes in defined.items() for home in homes] if module else list(defined)
-        near = get_close_matches(name, known, n=5, cutoff=0.5)
+        elsewhere = [f"{each}!{own}" for each in defined.get(own, ())]
+        near = elsewhere or get_close_matches(name, known, n=5, cutoff=0.5)
         known_by = f"; similar names: {', '.join(near)}" if near else "; see the modules in spec/ for all operators"
         raise UnknownOperator(f"no operator of the spec is named {name}{known_by}")
     return Rule(own, tuple(homes), sources)

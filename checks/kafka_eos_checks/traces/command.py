@@ -3,10 +3,10 @@
 Without paths, the kept recordings are judged by the rules of Kafka 4.3 as it ships. Where such a run shows a departure
 of Kafka from the repaired rules of the spec, the repaired rules must reject it. With paths, the runs at these paths are
 judged by the repaired rules, with --kafka 4.3 by those of that release. In log directories every transition of the
-coordinators is judged, every marker, and the epoch and the transaction of every batch. Its sequence is not judged
-there: `kafka-eos audit` does that. In histories every answer to an idempotent batch outside of transactions is judged,
-with its sequence and its offset. A trace of more than 5,000 steps is judged by the reference alone, and its verdict
-says so.
+coordinators is judged, and of each producer that ended a transaction in them every marker, and the epoch and the
+transaction of every batch. `kafka-eos audit` judges sequences, and the batches and markers of all other producers. In
+histories every answer to an idempotent batch outside of transactions is judged, with its sequence and its offset. A
+trace of more than 5,000 steps is judged by the reference alone, and its verdict says so.
 
 With --spark, logs and histories of any size are replayed: workers read them piece by piece and run the reference's
 machines, one trace at a time. --alone does the same in this process. Neither runs TLC.

@@ -55,8 +55,8 @@ class LeaderOfTraces(Consumer):
 
 
 JUDGED_BY = (
-    "leaders are judged by the epochs, transactions and markers of each producer's batches, not by sequences and "
-    "offsets: `kafka-eos audit` judges these"
+    "leaders are judged by the epochs, transactions and markers of each producer that ended a transaction in the given "
+    "logs of coordinators; sequences, offsets and all other producers are for `kafka-eos audit`"
 )
 PRODUCER = 0  # the spec's name for the only producer of a trace
 

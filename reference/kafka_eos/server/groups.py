@@ -31,6 +31,7 @@ from kafka_eos.machines.group_coordinator import (
 from kafka_eos.server.consumer_protocol import CONSUMER, subscription
 from kafka_eos.server.offset_records import (
     CLASSIC_GROUP,
+    EPOCH,
     OFFSET,
     RECORDS,
     Records,
@@ -873,13 +874,20 @@ class Groups:
         return ErrorCode.NONE, group.committed(partition)
 
     def delete(self, name: str) -> ErrorCode:
-        """Delete a group without members, and its offsets, also those that are pending in a transaction."""
+        """Delete a group without members, and its offsets, also those that are pending in a transaction.
+
+        A group that only has offsets gets a tombstone, too: without one they would bring it back after a restart.
+
+        Kafka: ClassicGroup.createGroupTombstoneRecords
+        """
         group = self.known.get(name)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
         self.delete_offsets(name, sorted(group.partitions))
+        if not self.stored.get(name):
+            self._append(name, [Record(key=key_bytes(CLASSIC_GROUP, {"group": name}))])
         self.store(name, {})
         del self.known[name]
         return ErrorCode.NONE
@@ -965,8 +973,12 @@ class Groups:
     def recover(self, partition: Leader, batches: Iterable[RecordBatch]) -> None:
         """Read the groups and offsets of a partition of ``__consumer_offsets``; sessions of members start again.
 
-        Kafka: GroupCoordinatorShard.replay, replayEndTransactionMarker; GroupMetadataManager.onLoaded
+        A group that ever had an offset stays until it is deleted, even if that offset is gone.
+
+        Kafka: GroupCoordinatorShard.replay, replayEndTransactionMarker; OffsetMetadataManager.replay;
+        GroupMetadataManager.onLoaded
         """
+        had_offsets: set[str] = set()
         for batch in batches:
             if batch.is_control:
                 marker = batch.control_record()
@@ -975,7 +987,7 @@ class Groups:
                 continue
             for record in batch.records():
                 if record.key is not None:
-                    self._replay(record, batch)
+                    self._replay(record, batch, had_offsets)
         for name, kept in self.stored_in(partition):
             data = kept.get(key_bytes(CLASSIC_GROUP, {"group": name}))
             if data is not None:
@@ -985,7 +997,8 @@ class Groups:
                 for member in group.members.values():
                     self._watch(group, member)
         for name, known in list(self.known.items()):
-            if not (self.stored.get(name) or known.machine.committed or known.machine.pending):
+            is_there = self.stored.get(name) or known.machine.committed or known.machine.pending or name in had_offsets
+            if self.cluster.offsets_partition(name) is partition and not is_there:
                 del self.known[name]  # it was deleted
 
     def stored_in(self, partition: Leader) -> Iterator[tuple[str, Records]]:
@@ -996,7 +1009,7 @@ class Groups:
             if kept and self.cluster.offsets_partition(name) is partition
         )
 
-    def _replay(self, record: Record, batch: RecordBatch) -> None:
+    def _replay(self, record: Record, batch: RecordBatch, had_offsets: set[str]) -> None:
         assert record.key is not None
         kind = kind_of(record.key)
         if kind not in RECORDS:
@@ -1007,11 +1020,14 @@ class Groups:
             kept.pop(record.key, None)
             if record.value is not None:
                 kept[record.key] = record.value
+            elif kind in {CLASSIC_GROUP, EPOCH}:
+                had_offsets.discard(name)
             return
         group = self.known.setdefault(name, self.new(name))
         if record.value is None:
             group.forget(f"{row['topic']}-{row['partition']}")
             return
+        had_offsets.add(name)
         content, place = read_value(OFFSET, record.value), batch.offset(record)
         offset = CommittedOffset(
             content["offset"], content["leaderEpoch"], content["metadata"], content["commitTimestamp"]

@@ -162,6 +162,25 @@ def test_a_difference_that_stays_is_told_once_also_if_another_one_comes() -> Non
             play.compare_state()
         assert [each.what for each in diverged.value.differences] == [field]
     play.compare_state()
+    assert play.hidden == (WATERMARK, STABLE)
+    del seen[WATERMARK]
+    play.compare_state()
+    assert play.hidden == (STABLE,)
+
+
+def test_an_edge_that_conforms_tells_what_was_not_judged_after_it() -> None:
+    stage: Any = SimpleNamespace(observe=lambda _, **__: ({STABLE: "7"}, {}), second=None)
+    runner = Runner(Quotient(TRANSACTIONS, VERSION_2), lambda: stage)
+    step = next(s for s in steps(TRANSACTIONS, runner._begin().state) if s.asked.request.api == "InitProducerId")
+    runner.quotient.edges[step.edge] = edge_of(TRANSACTIONS, step, [])
+    answer, _ = step.outcomes[0]
+    stage.ask = lambda *_: Reply(error=answer.error, identity=answer.identity)
+    for read_back, hidden in ((True, (STABLE,)), (False, ())):
+        play = runner._begin()
+        play.tolerated.add(STABLE)
+        play.take(step, read_back=read_back)
+        runner._conforms(step, play, {step.edge: None})
+        assert runner.results[step.edge].hidden == hidden
 
 
 @pytest.mark.parametrize("seen", [{}, {WATERMARK: "0"}], ids=["nothing", "something"])

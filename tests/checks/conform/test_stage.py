@@ -1,6 +1,7 @@
 """A scenario's place on a broker: ids and epochs in the machines' terms, waiting, reading back, and leaving."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count, pairwise
 from types import SimpleNamespace
@@ -31,7 +32,7 @@ from kafka_eos_checks.conform.observation import coordinator_line
 from kafka_eos_checks.conform.stage import Places, Stage, _kind
 from kafka_eos_checks.conform.territory import Territory
 from kafka_eos_checks.conform.visible import DATA, FIRST, MEMBER, OFFSETS, SECOND, STRANGER
-from kafka_eos_checks.conform.wire import Address, NoAnswer, Unsupported
+from kafka_eos_checks.conform.wire import Address, ConnectionClosed, NoAnswer, Unsupported
 
 HERE = {"Coordinators": [{"ErrorCode": 0, "Host": "127.0.0.1", "Port": 1}]}
 
@@ -131,6 +132,33 @@ def test_a_leader_is_asked_for_until_its_partition_has_no_error() -> None:
     stage.places.seconds = 20.0
     assert stage.places.leader("topic", 0) == Address("127.0.0.1", 1)
     assert list(errors) == []
+
+
+@pytest.mark.parametrize(("ended", "asked"), [(0, 1), (1, 2), (2, 2)])
+def test_a_question_that_changes_nothing_is_asked_again_once_if_its_connection_has_ended(
+    ended: int, asked: int
+) -> None:
+    rows = []
+
+    def ask(api: str, *_: object) -> Message:
+        rows.append(api)
+        if len(rows) <= ended:
+            raise ConnectionClosed(f"{api}: the broker closed the connection")
+        return HERE if api == "FindCoordinator" else {"Topics": [], "TransactionStates": []}
+
+    wire: Any = SimpleNamespace(ask=ask, version=lambda *_: 4)
+    stage = Stage(wire, Places(wire), "topic", 0, "prefix")
+    stage.places._known["coordinator", "prefix-A", 1] = Address("127.0.0.1", 1)
+    for question in (
+        lambda: Places(wire).metadata("topic"),
+        lambda: Places(wire).coordinator(0, "group"),
+        lambda: stage.describe("A"),
+        lambda: stage._read({}, {}, ["log"], lambda: [str(ask("Fetch"))]),
+    ):
+        rows.clear()
+        with pytest.raises(ConnectionClosed) if ended > 1 else nullcontext():
+            question()
+        assert len(rows) == asked
 
 
 def test_bytes_that_are_no_batch_are_told_as_such() -> None:
@@ -242,7 +270,7 @@ def test_the_offset_is_asked_for_in_the_shape_of_the_version(
 
     def broker(api: str, sent: Message) -> Message:
         assert (api, sent) == ("OffsetFetch", expected)
-        part = {"ErrorCode": 0, "CommittedOffset": 3}
+        part = {"ErrorCode": 0, "CommittedOffset": 3, "Metadata": "next is 3"}
         return answer({"ErrorCode": 0, "Topics": [{"Partitions": [part]}]})
 
     assert staged(broker, OffsetFetch=version)._offset() == "3"
@@ -504,7 +532,10 @@ def test_of_a_transactions_partitions_the_scenarios_own_has_its_topic_and_its_nu
 def test_of_all_offsets_of_a_group_the_scenarios_own_partition_counts(
     committed: list[int], second: int, said: str
 ) -> None:
-    parts = [{"PartitionIndex": number, "ErrorCode": 0, "CommittedOffset": 5 + number} for number in committed]
+    parts = [
+        {"PartitionIndex": number, "ErrorCode": 0, "CommittedOffset": 5 + number, "Metadata": f"next is {5 + number}"}
+        for number in committed
+    ]
     told = {"ErrorCode": 0, "Topics": [{"Name": "topic", "Partitions": parts}]}
     stage = staged(lambda *_: {"Groups": [{"GroupId": "p-group", **told}]}, OffsetFetch=9)
     stage.prefix, stage.second_partition = "p", second
@@ -684,6 +715,71 @@ def test_the_coordinator_epoch_of_a_producers_markers_does_not_go_back() -> None
     ]
 
 
+def test_a_batch_that_no_leader_writes_is_told() -> None:
+    ended = replace(marker(ControlType.COMMIT), partition_leader_epoch=0)
+    for batch, words in (
+        (ended, "0 commit of producer id 1 epoch 0"),
+        (replace(ended, base_sequence=5), "0 commit of producer id 1 epoch 0 sequence 5"),
+        (replace(ended, attributes=0x20), "0 commit of producer id 1 epoch 0 that is not transactional"),
+        (replace(ended, last_offset_delta=1), "0 commit of producer id 1 epoch 0 up to offset 1 with 1 records"),
+    ):
+        assert staged(nothing)._entry(batch) == words
+
+
+@pytest.mark.parametrize(("aborted", "is_right"), [([0, 2], True), ([2, 0], False), ([0, 0], False)])
+def test_the_aborted_transactions_of_a_producer_are_told_once_each_and_in_order(
+    aborted: list[int], is_right: bool
+) -> None:
+    stored = [
+        build_batch([Record(value=b"v")], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True),
+        build_control_batch(
+            ControlRecord(control_type=ControlType.ABORT, coordinator_epoch=0),
+            producer_id=7,
+            producer_epoch=0,
+            base_offset=1,
+        ),
+    ]
+
+    def leader(api: str, row: Message) -> Message:
+        told = [{"ProducerId": 7, "FirstOffset": offset} for offset in aborted]
+        told.insert(1, {"ProducerId": 8, "FirstOffset": 0})
+        own = {"ErrorCode": 0, "LastStableOffset": 2, "PartitionIndex": 0, "AbortedTransactions": told}
+        own |= {"Records": b"".join(batch.encode() for batch in stored)}
+        return {"Responses": [{"Topic": "topic", "Partitions": [own]}]}
+
+    stage = staged(leader)
+    stage.places._known["leader", "topic", 0] = Address("127.0.0.1", 1)
+    stage.ids[3] = 7
+    order = f"aborted transactions of producer 3 from {aborted[0]}, {aborted[1]} on"
+    assert stage._committed()[0].startswith("nothing" if is_right else order)
+
+
+@pytest.mark.parametrize(
+    ("marked", "words"),
+    [
+        (None, ""),
+        ({7: 2}, ""),
+        ({7: 1}, " in coordinator epoch 2, where its last marker has 1"),
+        ({}, " in coordinator epoch 2, where its last marker has -1"),
+    ],
+)
+def test_a_producer_has_the_coordinator_epoch_of_its_last_marker(marked: dict[int, int] | None, words: str) -> None:
+    stage = staged(nothing)
+    stage._marked = marked
+    assert stage._marked_otherwise({"ProducerId": 7, "CoordinatorEpoch": 2}) == words
+
+
+def test_metadata_that_is_not_that_of_the_commit_is_told() -> None:
+    part = {"PartitionIndex": 0, "ErrorCode": 0, "CommittedOffset": 3, "Metadata": "next is 3"}
+    answer = {"ErrorCode": 0, "Topics": [{"Name": "topic", "Partitions": [part]}]}
+    stage = staged(lambda *_: answer, OffsetFetch=7)
+    assert stage._offset() == "3"
+    part["Metadata"] = ""
+    assert stage._offset() == "3 with other metadata than was committed"
+    part["CommittedOffset"] = -1
+    assert stage._offset() == "-1"
+
+
 def test_timestamps_are_those_that_were_sent_unless_the_topic_has_the_time_of_the_append() -> None:
     stage = staged(nothing)
     request = Asked(request=Request("ProduceOutside", FIRST), sequence=0, count=2)
@@ -700,7 +796,7 @@ def test_timestamps_are_those_that_were_sent_unless_the_topic_has_the_time_of_th
 def test_requests_tell_nothing_that_a_client_does_not_know() -> None:
     stage = staged(nothing)
     row = stage._row(Asked(request=Request("TxnOffsetCommit"), offset=3))
-    part = {"PartitionIndex": 0, "CommittedOffset": 3, "CommittedLeaderEpoch": -1, "CommittedMetadata": ""}
+    part = {"PartitionIndex": 0, "CommittedOffset": 3, "CommittedLeaderEpoch": -1, "CommittedMetadata": "next is 3"}
     assert row["Topics"] == [{"Name": "topic", "Partitions": [part]}]
     asked: dict[str, Message] = {}
 
@@ -708,7 +804,8 @@ def test_requests_tell_nothing_that_a_client_does_not_know() -> None:
         asked[api] = row
         if api == "ListOffsets":
             return {"Topics": [{"Partitions": [{"ErrorCode": 0, "Offset": 7}]}]}
-        return {"ErrorCode": 0, "TransactionStates": [{"TransactionalId": "prefix-A", "TransactionState": "Empty"}]}
+        listed = {"TransactionalId": "prefix-A", "TransactionState": "Empty", "ProducerId": 7000}
+        return {"ErrorCode": 0, "TransactionStates": [listed]}
 
     stage = staged(broker)
     stage.places._known["leader", "topic", 0] = Address("127.0.0.1", 1)
@@ -722,6 +819,8 @@ def test_requests_tell_nothing_that_a_client_does_not_know() -> None:
     stage.ids[0] = 7000
     assert stage._listed("A", state) == "Empty"
     assert asked["ListTransactions"]["ProducerIdFilters"] == [7000]
+    stage.ids[0] = 7001
+    assert stage._listed("A", state) == "Empty, and other producer ids than were asked for"
 
 
 def test_a_member_presents_the_epoch_that_the_broker_gave_it_and_its_own_ones_to_join_and_to_leave() -> None:
@@ -786,7 +885,7 @@ NAMED = {
                 "GroupId": "prefix-group",
                 "ErrorCode": 0,
                 "Topics": [
-                    {"Name": "topic", "Partitions": [{"PartitionIndex": 0, "ErrorCode": 0, "CommittedOffset": 3}]}
+                    {"Name": "topic", "Partitions": [{"PartitionIndex": 0, "ErrorCode": 0, "CommittedOffset": -1}]}
                 ],
             }
         ]

@@ -188,9 +188,16 @@ def test_a_name_that_no_operator_has_is_refused(name: str) -> None:
         rule_of(name, SOURCES)
 
 
-def test_the_command_tells_the_nearest_names(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "impact", "AcceptUnknownProducer"]) == 2
-    assert "similar names: AcceptsUnknownProducer" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("AcceptUnknownProducer", "AcceptsUnknownProducer"),
+        ("PartitionLog!AppendError", "ProducerState!AppendError, Transactions!AppendError\n"),  # of another module
+    ],
+)
+def test_the_command_tells_the_nearest_names(name: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "impact", name]) == 2
+    assert f"similar names: {near}" in capsys.readouterr().err
 
 
 def test_the_command_shows_the_places_as_text_and_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

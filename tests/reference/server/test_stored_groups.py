@@ -184,6 +184,22 @@ def test_a_group_that_was_deleted_is_gone_after_a_restart(wire: Wire, has_offset
     assert again(wire).ask("ListGroups", 5)["Groups"] == []
 
 
+def test_a_group_is_known_after_a_restart_until_it_is_deleted_also_without_an_offset(wire: Wire) -> None:
+    """Kafka: OffsetMetadataManager.replay creates the group of an offset, and leaves it when the offset goes."""
+
+    def deleted_offset() -> int:
+        row = {"Name": "t", "Partitions": [{"PartitionIndex": 0}]}
+        return int(wire.ask("OffsetDelete", 0, GroupId="g", Topics=[row])["ErrorCode"])
+
+    commit(wire, "", -1)
+    assert deleted_offset() == E.NONE
+    wire = again(wire)
+    assert deleted_offset() == E.NONE
+    wire.ask("DeleteGroups", 2, GroupsNames=["g"])
+    wire = again(wire)
+    assert deleted_offset() == E.GROUP_ID_NOT_FOUND
+
+
 def test_all_groups_of_a_partition_are_found_whatever_their_protocol(make: Make, tmp_path: Path) -> None:
     settings = Settings(internal_partitions=1)
     wire = make(storage=Directory(tmp_path), settings=settings)
