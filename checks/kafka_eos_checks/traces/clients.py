@@ -15,7 +15,7 @@ from kafka_eos_checks.lab.record.trace import DAMAGED, INCOMPLETE, NO_WIRE_EVENT
 from kafka_eos_checks.traces.validation import Trace, TraceUnusable, partition_log_trace
 
 OTHER_BATCHES, MISSING_PARTITION, NOTHING = "other-batches", "missing-partition", "nothing-to-replay"
-CUT_LOG, OTHER_MOMENT = "cut-log", "other-moment"
+CUT_LOG, MADE_AGAIN, OTHER_MOMENT = "cut-log", "made-again", "other-moment"
 WORDS = {
     OTHER_BATCHES: (
         "partition",
@@ -26,6 +26,7 @@ WORDS = {
     NO_WIRE_EVENTS: ("partition", "of a history without wire events"),
     MISSING_PARTITION: ("transactional id", "with partitions whose logs are not given"),
     CUT_LOG: ("log", "that compaction or retention has cut; what lies before the place from which on it is whole"),
+    MADE_AGAIN: ("transactional id", "judged without what came before a topic was made again"),
     OTHER_MOMENT: (
         "transactional id",
         "judged up to the end of the older log, because the logs are of different moments",
@@ -70,6 +71,15 @@ def not_to_the_end(transactional_id: str, ragged: Sequence[str]) -> NotJudged:
     partitions = first_of(ragged, 3) if ragged else "its partitions"
     words = f"its records and the logs of {partitions} are of different moments: not judged to the end"
     return NotJudged(transactional_id, OTHER_MOMENT, f"{words}; if the brokers stood still, say --snapshot")
+
+
+def made_again(transactional_id: str, partitions: Sequence[str]) -> NotJudged:
+    """A transactional id that is accepted only without the markers from before some partitions were made again."""
+    words = (
+        f"{first_of(partitions, 3)}: its log begins after transactions with it were complete, as that of a topic does"
+    )
+    words += " that was deleted and made again: their markers there are taken for written"
+    return NotJudged(transactional_id, MADE_AGAIN, words)
 
 
 def client_traces(written: Iterable[Read], restarts: Iterable[Read]) -> Iterator[Trace | NotJudged]:

@@ -52,6 +52,7 @@ from kafka_eos_checks.traces.clients import (
     NotJudged,
     Read,
     client_traces,
+    made_again,
     not_to_the_end,
     of_paths,
     verdict_on_logs,
@@ -115,18 +116,19 @@ With each run, copies of one or two of its traces are judged too, each with one 
 commit is completed as an abort"). A copy has to be rejected at the fault. If the trace itself is rejected, its copies
 show nothing and have no verdict. A marker that its coordinator sent again, because no answer came, counts once.
 
-If the logs of a transaction's partition are not given, its transactional id is not judged: the markers there are
-taken for written. A log that was compacted, or whose first segments were deleted, is judged from where it lacks
-nothing: a transactional id from its last record before that offset, a partition by its batches and markers from there
-on. The verdict on the logs names them, and is not green. Markers of clients of version 1, which tell no transaction,
-are matched with the decisions by their order, from the last one on. One that says abort instead of commit is noticed.
-One that is missing may not be: an earlier one of the same decision takes its place. With --kafka the order is not
-judged, because those releases may leave markers out. Logs that were copied one after the other while brokers wrote
-are judged up to the end of the older log: markers of later decisions, and decisions whose markers are not there yet,
-are left out, and the verdict says so. In recordings, and in the directories of one broker that was shut down,
-everything is judged; --snapshot says that of other logs. A partition of a history is not judged if it has other
-batches, too, or if its events are no requests with one answer each. The verdict names the file, the run and the
-event. Other partitions and runs are judged all the same.
+If the logs of a transaction's partition are not given, its transactional id is not judged: the markers there are taken
+for written. A log that was compacted, or whose first segments were deleted, is judged from where it lacks nothing: a
+transactional id from its last record before that offset, a partition by its batches and markers from there on. The
+verdict on the logs names them, and is not green. Markers of clients of version 1, which tell no transaction, are
+matched with the decisions by their order, from the last one on. One that says abort instead of commit is noticed. One
+that is missing may not be: an earlier one of the same decision takes its place. With --kafka the order is not judged,
+because those releases may leave markers out. Logs that were copied one after the other while brokers wrote are judged
+up to the end of the older log: markers of later decisions, and decisions whose markers are not there yet, are left out,
+and the verdict says so. A topic that was deleted and made again lacks the markers of transactions that were complete
+before: they are taken for written, and the verdict says so. In recordings, and in the directories of one broker that
+was shut down, everything is judged; --snapshot says that of other logs. A partition of a history is not judged if it
+has other batches, too, or if its events are no requests with one answer each. The verdict names the file, the run and
+the event. Other partitions and runs are judged all the same.
 
 exit codes: 0 all accepted, 1 a trace is rejected or a log is damaged, 2 the input or the call cannot be used,
   3 nothing is rejected, but something could not be judged (0 with --allow-unjudged)
@@ -271,7 +273,7 @@ def _coordinators(
     """The verdicts on coordinators' logs, and on copies with a fault."""
     counts = {"transactions": logs.transactions, "markers": sum(map(len, logs.markers.values()))}
     leaves_out = LEAVES_OUT in base.overrides
-    traces, without_ends = _coordinator_traces(base, logs, versions, leaves_out=leaves_out)
+    traces, left_out = _coordinator_traces(base, logs, versions, leaves_out=leaves_out)
     wrong = coordinators_spoiled(logs, leaves_out=leaves_out)
     if not traces:
         return
@@ -279,27 +281,38 @@ def _coordinators(
     machine = mutated(TransactionCoordinator, base.overrides)
     first, *others = _with_spoiled(f"coordinators of {name}", model, machine, traces, wrong, claims)
     judged = {trace.name for trace in traces}
-    left_out = [without(name, absent) for name, absent in sorted(logs.absent.items()) if absent and name in judged]
-    left_out += [not_to_the_end(trace.name, trace.ragged) for trace in without_ends]
-    yield with_left_out(replace(first, figures={**first.figures, **counts}), left_out)
+    lacking = [without(name, absent) for name, absent in sorted(logs.absent.items()) if absent and name in judged]
+    yield with_left_out(replace(first, figures={**first.figures, **counts}), [*lacking, *left_out])
     yield from others
 
 
 def _coordinator_traces(
     base: Model, logs: Recorded, versions: frozenset[int], *, leaves_out: bool
-) -> tuple[list[Trace], list[Trace]]:
-    """The traces of the coordinators, and those among them that are only accepted without the ends of some logs."""
-    traces = coordinator_traces(replace(logs, are_apart=False), leaves_out=leaves_out)
-    if not logs.are_apart:
-        return traces, []
+) -> tuple[list[Trace], list[NotJudged]]:
+    """The traces of the coordinators, and what is left out of those that are only accepted without it."""
+    strict = replace(logs, new={}, are_apart=False)
+    looser = [replace(logs, are_apart=False)] if logs.new else []
+    looser += [logs] if logs.are_apart else []
+    traces = {each.name: each for each in coordinator_traces(strict, leaves_out=leaves_out)}
+    if not looser:
+        return list(traces.values()), []
     judge = RememberingJudge(mutated(CoordinatorOfTraces, base.overrides), coordinator_constants(versions))
 
     def is_rejected(trace: Trace) -> bool:
         return judge.first_rejected(trace.steps, trace.starts)[0] is not None
 
-    doubtful = {trace.name for trace in filter(is_rejected, traces)}
-    loose = {each.name: each for each in coordinator_traces(logs, leaves_out=leaves_out) if each.name in doubtful}
-    return [loose.get(each.name, each) for each in traces], [each for each in loose.values() if not is_rejected(each)]
+    left_out: list[NotJudged] = []
+    doubtful = {name for name, trace in traces.items() if is_rejected(trace)}
+    for way in looser if doubtful else ():
+        found = {each.name: each for each in coordinator_traces(way, leaves_out=leaves_out) if each.name in doubtful}
+        traces |= found
+        accepted = [each for each in found.values() if not is_rejected(each)]
+        doubtful.difference_update(each.name for each in accepted)
+        if way.are_apart:
+            left_out += (not_to_the_end(each.name, each.ragged) for each in accepted)
+        else:
+            left_out += (made_again(each.name, each.new) for each in accepted)
+    return list(traces.values()), left_out
 
 
 def _leaders(base: Model, name: str, logs: Recorded) -> Iterator[Verdict]:
@@ -557,15 +570,16 @@ def _advised(registry: Registry, verdicts: Iterable[Verdict]) -> Iterator[Verdic
         if verdict.ok or verdict.expected != "all accepted" or "rejected at event" not in verdict.found:
             yield verdict
             continue
-        judge = judges[verdict.name.partition(" ")[0]]
+        subject = verdict.name.partition(" ")[0]
+        judge = judges[subject]
         release = releases.stated(judge.module, releases.newest)
         rules = releases.replaced(judge, release)
         findings = ", ".join(dict.fromkeys(rule.finding for rule in rules if rule.finding))
-        yield replace(
-            verdict,
-            advice=f"next: --kafka {release} judges by the rules of Kafka {release} as it ships; "
-            f"what only these accept is one of its findings: {findings} (`kafka-eos ledger findings ID`)",
-        )
+        of_logs = subject in {"coordinators", "leaders"}
+        audit = "`kafka-eos audit` of the same logs tells lost records and an abort by hand, which no rules allow for. "
+        words = f"--kafka {release} judges by the rules of Kafka {release} as it ships; what only these accept "
+        words += f"{'may be' if of_logs else 'is'} one of its findings: {findings} (`kafka-eos ledger findings ID`)"
+        yield replace(verdict, advice=f"next: {audit if of_logs else ''}{words}")
 
 
 def _judged_by(release: str, *, by_tlc: bool) -> str:

@@ -19,7 +19,9 @@ none (a tombstone)              ExpireTransactionalId
 A log that was compacted lacks its first records. Then a trace begins in the state of the last record before the place
 from which on none is missing; that record is not judged, and markers up to its epoch may be of earlier transactions.
 The markers of a partition whose first batches are gone are taken for written, up to the first one that is there. Which
-marker is of which decision is told by :mod:`kafka_eos_checks.traces.markers`.
+marker is of which decision is told by :mod:`kafka_eos_checks.traces.markers`. A topic that was deleted and made again
+lacks the markers of decisions that were complete before: they are taken for written if the trace is rejected without
+them.
 
 Each ends in AppendIsReplicated, after which the durable record must equal the record read from the log. If the next
 record follows from the state before a record, and not from the record, the coordinator gave the record's append up: it
@@ -37,6 +39,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain, pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from kafka_eos.formats.log_directory import Partition, find_log_directories
@@ -64,11 +67,14 @@ from kafka_eos_checks.audit.rules.coordinator import COMPLETED, PREPARED
 from kafka_eos_checks.models.registry import Model
 from kafka_eos_checks.tla.values import format_value
 from kafka_eos_checks.traces.markers import (
+    EMPTY_MS,
     Decided,
+    FirstBatch,
     MarkersOf,
     Matched,
     WrittenBatch,
     WrittenMarker,
+    begin_of_new,
     matched,
     with_repeats,
 )
@@ -129,6 +135,7 @@ class Recorded:
         entries: by partition (``topic-number``), in log order.
         begins: log -> the offset from which on it lacks nothing, for logs that lack something.
         given: transactional id -> the same of the log with its records; its trace begins with the last one before.
+        new: log -> the time of its first batch in ms, for logs that were new then.
         are_apart: whether the logs may be of different moments, because brokers wrote while they were copied.
     """
 
@@ -136,6 +143,7 @@ class Recorded:
     entries: Entries
     begins: Mapping[str, int] = field(default_factory=dict)
     given: Mapping[str, int] = field(default_factory=dict)
+    new: Mapping[str, int] = field(default_factory=dict)
     are_apart: bool = False
 
     @property
@@ -181,6 +189,7 @@ def read_recorded(folder: Path) -> Recorded:
     entries: dict[str, list[WrittenBatch | WrittenMarker]] = {}
     begins: dict[str, int] = {}
     given: dict[str, int] = {}
+    new: dict[str, int] = {}
     for name, replica in sorted(replicas.items()):
         batches = list(_batches(replica))
         begin = _first_whole(replica, batches)
@@ -193,7 +202,9 @@ def read_recorded(folder: Path) -> Recorded:
                     given[key] = begin
         else:
             entries[name] = list(_entries(stored for stored in batches if stored.batch.base_offset >= begin))
-    return Recorded(dict(records), entries, begins, given)
+            if batches or not begin:
+                new[name] = begin_of_new(_first_batch(batches))
+    return Recorded(dict(records), entries, begins, given, {name: ms for name, ms in new.items() if ms >= 0})
 
 
 _Placed = TypeVar("_Placed", StateRecord, ToldRecord)
@@ -217,6 +228,13 @@ def _first_whole(partition: Partition, batches: Iterable[StoredBatch]) -> int:
             begin = expected
     ends = max((segment.base_offset for segment in partition.segments), default=0)
     return ends if ends > expected else begin
+
+
+def _first_batch(batches: Sequence[StoredBatch]) -> FirstBatch | None:
+    if not batches:
+        return None
+    first = batches[0].batch
+    return FirstBatch(first.base_offset, first.partition_leader_epoch, first.max_timestamp)
 
 
 def _is_cleaned(partition: Partition, batch: RecordBatch) -> bool:
@@ -611,6 +629,7 @@ def compared(
     cut: Collection[str] = (),
     given: ToldRecord | None = None,
     leaves_out: bool = False,
+    new: Mapping[str, int] = MappingProxyType({}),
     are_apart: bool = False,
 ) -> dict[str, Matched]:
     """The markers of a transactional id by partition, compared with its decisions about it.
@@ -623,6 +642,8 @@ def compared(
         given: the record in whose state its trace begins.
         leaves_out: whether the coordinator may leave the marker of a partition without a leader out, as Kafka 4.3 does.
             Then the order of markers tells nothing, and those that are gone may as well have been left out.
+        new: partitions that may have been made again, with the time of their first batch: the markers of decisions that
+            were complete before are taken for written.
         are_apart: whether the logs may be of different moments. Then markers of decisions after the last record are
             left out, and those of the last decisions are taken for written, if they are not there.
     """
@@ -635,25 +656,51 @@ def compared(
     if leaves_out:
         return {name: _loose(own, first, last) for name, own in there.items()}
     decided: dict[str, list[Decided]] = defaultdict(list)
+    earlier: dict[str, list[Decided]] = defaultdict(list)
     for before, after in pairwise((*every, None)):
         if before is None or before.told is None or before.told.state not in PREPARED:
             continue
-        is_complete = after is not None and after.told is not None and after.told.state in COMPLETED
-        if is_complete or after is None:
-            key = (before.told.producer_id, before.told.epoch, PREPARED[before.told.state])
-            decision = Decided(before.offset, key, is_complete, after.leader_epoch if is_complete and after else -1)
-            for name in before.told.partitions:
-                decided[name].append(decision)
-    return {
-        name: matched(decided.get(name, ()), there[name], given=first, is_cut=name in cut, last=last)
-        for name in sorted(there.keys() | decided.keys())
-        if name not in absent
-    }
+        completed = None if after is None or after.told is None or after.told.state not in COMPLETED else after.told
+        if completed is None and after is not None:
+            continue
+        key = (before.told.producer_id, before.told.epoch, PREPARED[before.told.state])
+        until = after.leader_epoch if after is not None else -1
+        decision = Decided(before.offset, key, completed is not None, until)
+        completed_ms = EMPTY_MS if completed is None else completed.updated_ms
+        for name in before.told.partitions:
+            (earlier if completed_ms < new.get(name, -1) else decided)[name].append(decision)
+    for name, complete in earlier.items():
+        _put_back(complete, decided[name], there[name])
+    found: dict[str, Matched] = {}
+    for name in sorted(there.keys() | decided.keys() | earlier.keys()):
+        if name not in absent:
+            own = matched(decided.get(name, ()), there[name], given=first, is_cut=name in cut, last=last)
+            gone = frozenset(decision.offset for decision in earlier.get(name, ()))
+            found[name] = replace(own, assumed=own.assumed | gone, is_new=True) if gone else own
+    return found
+
+
+def _put_back(earlier: list[Decided], decided: list[Decided], markers: Sequence[WrittenMarker]) -> None:
+    """Take the decision whose marker begins a log out of those that were complete before the log.
+
+    A coordinator stamps the completion of a decision before it sends its markers.
+
+    Kafka: TransactionCoordinator.endTransaction
+    """
+    if markers and markers[0].offset == 0:
+        place = max((at for at, each in enumerate(earlier) if each.key == markers[0][:3]), default=len(earlier))
+        decided[:0] = earlier[place:]
+        del earlier[place:]
 
 
 def ragged_in(order: Mapping[str, Matched]) -> tuple[str, ...]:
     """The partitions in which the end of a trace is not judged, because the logs are of different moments."""
     return tuple(name for name, found in order.items() if found.is_ragged)
+
+
+def new_in(order: Mapping[str, Matched]) -> tuple[str, ...]:
+    """The partitions that were made again after decisions of a trace, whose markers are taken for written."""
+    return tuple(name for name, found in order.items() if found.is_new)
 
 
 def _loose(markers: Iterable[WrittenMarker], first: Transition | None, last: Transition | None) -> Matched:
@@ -726,11 +773,10 @@ def coordinator_traces(recorded: Recorded, *, leaves_out: bool = False) -> list[
         markers = (row for producer_id in sorted(mine) for row in of_producer.get(producer_id, ()))
         given, rest = split_given(list(map(told, records)), given=transactional_id in recorded.given)
         without = absent[transactional_id]
-        apart = recorded.are_apart
         compare = partial(compared, rest, markers, without, cut=recorded.begins, given=given)
-        order = compare(leaves_out=leaves_out, are_apart=apart)
+        order = compare(leaves_out=leaves_out, new=recorded.new, are_apart=recorded.are_apart)
         steps = tuple(steps_of(rest, order, without, given=given))
-        trace = Trace(transactional_id, steps, starts_of(given), ragged_in(order))
+        trace = Trace(transactional_id, steps, starts_of(given), ragged_in(order), new_in(order))
         if trace.steps or given is None:
             traces.append(trace)
     return traces

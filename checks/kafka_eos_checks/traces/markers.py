@@ -16,6 +16,9 @@ from kafka_eos.formats.record_batch import ControlType
 from kafka_eos_checks.audit.rules.coordinator import PREPARED
 from kafka_eos_checks.traces.transitions import Transition
 
+FIRST_LEADER = 0  # the leader epoch of a partition that was made just now
+EMPTY_MS = 2**63 - 1  # the time of the first batch of an empty log
+
 
 class WrittenMarker(NamedTuple):
     """A control batch of a partition.
@@ -42,6 +45,27 @@ class WrittenBatch(NamedTuple):
     epoch: int
     kind: str
     offset: int
+
+
+class FirstBatch(NamedTuple):
+    """The first batch of a log; ``time_ms`` is its largest timestamp."""
+
+    offset: int
+    leader_epoch: int
+    time_ms: int
+
+
+def begin_of_new(first: FirstBatch | None) -> int:
+    """The time of a log's first batch, in ms, if the partition was new then; -1 if it was not.
+
+    A partition is new with the first leader epoch at offset 0. A log that lost its batches has a later epoch.
+
+    Args:
+        first: the batch; None if the log is empty, so that nothing is later than its begin.
+    """
+    if first is None:
+        return EMPTY_MS
+    return first.time_ms if (first.offset, first.leader_epoch) == (0, FIRST_LEADER) else -1
 
 
 def with_repeats(rows: Iterable[WrittenBatch | WrittenMarker], *, is_cut: bool) -> Iterator[WrittenMarker]:
@@ -130,12 +154,14 @@ class Matched:
             others.
         missing: decisions that lack their marker, by offset: the first in the order of comparison.
         is_ragged: whether the end of the partition, or of the records, was left out, because the other is older.
+        is_new: whether decisions were left out, because the partition was made again after them.
     """
 
     markers: Sequence[WrittenMarker]
     assumed: frozenset[int] = frozenset()
     missing: frozenset[int] = frozenset()
     is_ragged: bool = False
+    is_new: bool = False
 
 
 Epoch = tuple[int, int]  # a producer id and its epoch

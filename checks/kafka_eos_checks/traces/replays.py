@@ -4,6 +4,7 @@ A replay is three functions from batches of rows to batches of rows, with a shuf
 
     rows_of         a piece of a segment or history -> its rows                                  (scan)
     begins_of       the rows of holes -> the offset from which on each log lacks nothing
+    new_of          the rows of new logs -> the time of the first batch of each
     by_producer     rows sorted by producer id -> verdicts on its partitions and on clients;     (:data:`BY_PRODUCER`)
                     markers, each with its transactional id
     by_trace        rows sorted by transactional id -> verdicts on coordinators                  (:data:`BY_TRACE`)
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +40,7 @@ from kafka_eos_checks.traces.clients import (
     NotJudged,
     Read,
     client_traces,
+    made_again,
     not_to_the_end,
     of_paths,
     verdict_on_logs,
@@ -51,6 +54,7 @@ from kafka_eos_checks.traces.coordinators import (
     absent_partitions,
     compared,
     coordinator_constants,
+    new_in,
     ragged_in,
     since,
     split_given,
@@ -76,6 +80,7 @@ from kafka_eos_checks.traces.scan import (
     LEADER,
     LOG,
     MARKERS,
+    NEW,
     PIECE_BYTES,
     STATE,
     TRANSACTIONAL_BATCH,
@@ -146,20 +151,26 @@ class _CoordinatorJudge:
         *,
         begin: int = 0,
         cut: Collection[str] = (),
+        new: Mapping[str, int] = MappingProxyType({}),
         are_apart: bool = False,
     ) -> dict[str, Any] | None:
         """The verdict on a transactional id; None if nothing follows the record in whose state its trace begins.
 
-        If it is rejected as if all logs were of one moment, and they may be apart, its ends are left out.
+        If it is rejected, what came before some of its partitions were made again is left out. If it is rejected even
+        so, as if all logs were of one moment, and they may be apart, its ends are left out, too.
         """
         absent = absent_partitions(records, here)
         given, rest = split_given(since(records, begin), given=begin > 0)
         leaves_out = LEAVES_OUT in dict(self.rules.overrides)
         compare = partial(compared, rest, markers, absent, cut=cut, given=given, leaves_out=leaves_out)
-        order, is_loose = compare(), False
+        looser = [partial(compare, new=new)] if new else []
+        looser += [partial(compare, new=new, are_apart=True)] if are_apart else []
+        way = compare
+        order = way()
         position, taken = self._first_rejected(rest, order, absent, given)
-        if position is not None and are_apart:
-            order, is_loose = compare(are_apart=True), True
+        while position is not None and looser:
+            way = looser.pop(0)
+            order = way()
             position, taken = self._first_rejected(rest, order, absent, given)
         if not taken and begin:
             return None
@@ -167,7 +178,11 @@ class _CoordinatorJudge:
             found = _verdict(COORDINATOR, name, taken, None, "")
             if absent:
                 return {**found, "accepted": None, **_unjudged(without(name, absent))}
-            return {**found, **_unjudged(not_to_the_end(name, ragged_in(order)))} if is_loose else found
+            if way is compare:
+                return found
+            is_apart = way.keywords.get("are_apart", False)
+            left_out = not_to_the_end(name, ragged_in(order)) if is_apart else made_again(name, new_in(order))
+            return {**found, **_unjudged(left_out)}
         trace = Trace(name, tuple(steps_of(rest, order, absent, given=given)), starts_of(given))
         index, explanation = replayed(self.machine, coordinator_constants(self.rules.versions, trace), trace)
         assert index == position, f"{name}: rejected at {index} and, by a judge that remembers, at {position}"
@@ -289,6 +304,12 @@ def begins_of(holes: "pa.Table") -> dict[tuple[int, str], int]:
     for source, log, offset in zip(*(holes[name].to_pylist() for name in ("source", "log", "offset")), strict=True):
         found[source, log] = max(offset, found.get((source, log), 0))
     return found
+
+
+def new_of(rows: "pa.Table") -> dict[tuple[int, str], int]:
+    """The time of the first batch of each log that was new then, see :data:`kafka_eos_checks.traces.scan.NEW`."""
+    columns = (rows[name].to_pylist() for name in ("source", "log", "offset"))
+    return {(source, log): time_ms for source, log, time_ms in zip(*columns, strict=True)}
 
 
 def begun(begins: Begins) -> "pa.RecordBatch":
@@ -453,7 +474,12 @@ def _partition_constants(trace: Trace) -> PartitionLogConstants:
 
 
 def by_trace(
-    batches: Rows, rules: Rules, here: Mapping[int, Container[str]], begins: Begins, apart: Container[int] = ()
+    batches: Rows,
+    rules: Rules,
+    here: Mapping[int, Container[str]],
+    begins: Begins,
+    new: Begins,
+    apart: Container[int] = (),
 ) -> "Iterator[pa.RecordBatch]":
     """Rows sorted by :data:`BY_TRACE` -> verdicts (:data:`kafka_eos_checks.traces.scan.VERDICTS`).
 
@@ -462,12 +488,16 @@ def by_trace(
         rules: the rules of the machines.
         here: source -> its logs (:func:`kafka_eos_checks.traces.scan.logs_of`).
         begins: the logs that lack something.
+        new: the logs that were new with their first batch, see :func:`new_of`.
         apart: the sources whose logs may be of different moments.
     """
     judge = _judge_of(rules)
     cut: dict[int, set[str]] = defaultdict(set)
     for source, log in begins:
         cut[source].add(log)
+    new_in_source: dict[int, dict[str, int]] = defaultdict(dict)
+    for (source, log), time_ms in new.items():
+        new_in_source[source][log] = time_ms
     verdicts: list[dict[str, Any]] = []
     for (source, name), slices in runs(batches, BY_TRACE[:2]):
         records: list[ToldRecord] = []
@@ -488,8 +518,8 @@ def by_trace(
                     for log, producer_id, epoch, code, reign, offset, joined in rows
                 ]
         if records:
-            judged_by = partial(judge.verdict, begin=begin, cut=cut[source], are_apart=source in apart)
-            found = judged_by(name, records, markers, here[source])
+            judged_by = partial(judge.verdict, begin=begin, cut=cut[source], new=new_in_source[source])
+            found = judged_by(name, records, markers, here[source], are_apart=source in apart)
             if found is not None:
                 verdicts.append({"source": source, **found})
         if len(verdicts) >= OUT_ROWS:
@@ -610,8 +640,9 @@ def in_process(pieces: Sequence[Piece], rules: Rules, apart: Container[int] = ()
     scanned = (batch for task in tasks_of(pieces, PIECE_BYTES) for batch in rows_of(task, BUCKETS))
     rows = pa.Table.from_batches(scanned, schema=rows_schema())
     begins = begins_of(rows.filter(pc.equal(rows["kind"], HOLE)))
+    new = new_of(rows.filter(pc.equal(rows["kind"], NEW)))
     tagged = by_producer(_sorted(rows.to_batches(), BY_PRODUCER), rules, begins)
-    found = [*by_trace(_sorted(tagged, BY_TRACE), rules, logs_of(pieces), begins, apart), begun(begins)]
+    found = [*by_trace(_sorted(tagged, BY_TRACE), rules, logs_of(pieces), begins, new, apart), begun(begins)]
     return in_order(pa.Table.from_batches(found, schema=verdict_batch([]).schema))
 
 

@@ -21,7 +21,9 @@ value      of the record                                                  the ev
 =========  =============================  ==============================  ======================
 
 A row of kind :data:`HOLE` has the offset at which a hole of a log ends: of a log that was compacted, or whose first
-segments were deleted. A row whose ``verdict`` is set (:data:`VERDICTS`) has no other content.
+segments were deleted. One of kind :data:`NEW` has, as offset, the time of the first batch of a log that was new then
+(:func:`kafka_eos_checks.traces.markers.begin_of_new`). A row whose ``verdict`` is set (:data:`VERDICTS`) has no other
+content.
 """
 
 import json
@@ -55,12 +57,13 @@ from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH, marks_o
 from kafka_eos_checks.audit.segments.records import decode_block
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan
 from kafka_eos_checks.traces.clients import log_name
+from kafka_eos_checks.traces.markers import FirstBatch, begin_of_new
 from kafka_eos_checks.traces.transitions import read_transition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-STATE, ENTRY, EVENT, JUDGED, HOLE = range(5)  # kinds of rows
+STATE, ENTRY, EVENT, JUDGED, HOLE, NEW = range(6)  # kinds of rows
 PLAIN_BATCH, TRANSACTIONAL_BATCH, ABORT_MARKER, COMMIT_MARKER = range(4)  # codes of entries
 MARKERS = {ABORT_MARKER: ControlType.ABORT, COMMIT_MARKER: ControlType.COMMIT}
 
@@ -277,6 +280,7 @@ def log_rows(piece: Piece) -> "Iterator[pa.RecordBatch]":
     path = Path(piece.path)
     is_state = piece.log.rpartition("-")[0] == TOPIC
     expected = piece.first
+    first: FirstBatch | None = None
     for block in read_blocks(path, piece.start, piece.end, index=read_index(path)):
         headers = block.headers
         for region in headers.damage:
@@ -286,6 +290,10 @@ def log_rows(piece: Piece) -> "Iterator[pa.RecordBatch]":
         if not len(headers):
             continue
         base = headers.column("base_offset")
+        if first is None:
+            first = FirstBatch(
+                *(int(headers.column(name)[0]) for name in ("base_offset", "leader_epoch", "max_timestamp"))
+            )
         ends = base + headers.column("last_offset_delta") + 1
         starts_at = np.concatenate(([expected if expected >= 0 else base[0]], ends[:-1]))
         cleaned = _cleaned(headers, is_state=is_state)
@@ -295,6 +303,10 @@ def log_rows(piece: Piece) -> "Iterator[pa.RecordBatch]":
         expected = int(ends[-1])
         yield from _state_rows(piece, block) if is_state else _entry_rows(piece, block)
     following = _following(piece)
+    if piece.first == 0 and not is_state and (first is not None or following in {-1, 0}):
+        began_ms = begin_of_new(first)
+        if began_ms >= 0:
+            yield _of_log(piece, NEW, began_ms)
     if expected >= 0 and following not in {-1, expected}:
         yield hole(piece, following)
 
@@ -313,7 +325,11 @@ def _cleaned(headers: Headers, *, is_state: bool) -> NDArray[np.bool_]:
 
 def hole(piece: Piece, end: int) -> "pa.RecordBatch":
     """The row of a hole of a log, which ends at an offset."""
-    columns = {"source": [piece.source], "kind": [HOLE], "log": [piece.log], "offset": [end], "producer_id": [-1]}
+    return _of_log(piece, HOLE, end)
+
+
+def _of_log(piece: Piece, kind: int, offset: int) -> "pa.RecordBatch":
+    columns = {"source": [piece.source], "kind": [kind], "log": [piece.log], "offset": [offset], "producer_id": [-1]}
     return batch_of(columns, 1)
 
 

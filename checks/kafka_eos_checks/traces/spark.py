@@ -33,9 +33,10 @@ from kafka_eos_checks.traces.replays import (
     by_producer,
     by_trace,
     in_order,
+    new_of,
     verdict_batch,
 )
-from kafka_eos_checks.traces.scan import HOLE, PIECE_BYTES, ROWS, VERDICTS, Piece, logs_of, rows_of, tasks_of
+from kafka_eos_checks.traces.scan import HOLE, NEW, PIECE_BYTES, ROWS, VERDICTS, Piece, logs_of, rows_of, tasks_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,13 +66,18 @@ def on_spark(
     """
     if not pieces:
         return need("pyarrow", "spark").Table.from_batches([verdict_batch([])])
-    pa = need("pyarrow", "spark")
+    pa, pc = need("pyarrow", "spark"), need("pyarrow.compute", "spark")
     with failures_told(), session(spark) as active, quiet_about_pandas(), task_progress(active):
         rows = rows_frame(active, pieces, task_bytes)
         try:
-            begins = begins_of(rows.where(f"kind = {HOLE}").select("source", "log", "offset").toArrow())
+            places = rows.where(f"kind IN ({HOLE}, {NEW})").select("source", "log", "offset", "kind").toArrow()
+            begins, new = (
+                of(places.filter(pc.equal(places["kind"], kind))) for of, kind in ((begins_of, HOLE), (new_of, NEW))
+            )
             found = (
-                verdict_frame(rows, pieces, rules, begins, task_bytes, apart).toArrow().cast(verdict_batch([]).schema)
+                verdict_frame(rows, pieces, rules, begins, new, task_bytes, apart)
+                .toArrow()
+                .cast(verdict_batch([]).schema)
             )
         finally:
             release(rows)
@@ -90,6 +96,7 @@ def verdict_frame(
     pieces: Sequence[Piece],
     rules: Rules,
     begins: Begins,
+    new: Begins,
     task_bytes: int = PIECE_BYTES,
     apart: Container[int] = (),
 ) -> "DataFrame":
@@ -97,7 +104,9 @@ def verdict_frame(
     settings = rows.sparkSession.conf
     shares = max(int(settings.get("spark.sql.shuffle.partitions") or 1), sum(p.size for p in pieces) // task_bytes)
     tagged = _sorted(rows, BY_PRODUCER, shares).mapInArrow(_tagging(rules, begins), ddl(ROWS))
-    return _sorted(tagged, BY_TRACE, shares).mapInArrow(_judging(rules, logs_of(pieces), begins, apart), ddl(VERDICTS))
+    return _sorted(tagged, BY_TRACE, shares).mapInArrow(
+        _judging(rules, logs_of(pieces), begins, new, apart), ddl(VERDICTS)
+    )
 
 
 def _sorted(frame: "DataFrame", keys: Sequence[str], shares: int) -> "DataFrame":
@@ -121,10 +130,10 @@ def _tagging(rules: Rules, begins: Begins) -> "Callable[[Rows], Iterator[pa.Reco
 
 
 def _judging(
-    rules: Rules, here: Mapping[int, Container[str]], begins: Begins, apart: Container[int]
+    rules: Rules, here: Mapping[int, Container[str]], begins: Begins, new: Begins, apart: Container[int]
 ) -> "Callable[[Rows], Iterator[pa.RecordBatch]]":
     def judge(batches: Rows) -> "Iterator[pa.RecordBatch]":
         keep_modules()
-        yield from by_trace(batches, rules, here, begins, apart)
+        yield from by_trace(batches, rules, here, begins, new, apart)
 
     return judge

@@ -37,6 +37,7 @@ class Transition(NamedTuple):
         version: the transaction version of the client as the spec counts them, 1 or 2.
         partitions: the partitions of the transaction, each by its directory's name.
         late: whether the transaction has been open for its own timeout.
+        updated_ms: the time of the transition on the coordinator's clock.
     """
 
     state: TransactionState
@@ -46,6 +47,7 @@ class Transition(NamedTuple):
     version: int
     partitions: frozenset[str]
     late: bool
+    updated_ms: int = -1
 
 
 def version_of(value: TransactionLogValue) -> int:
@@ -78,6 +80,7 @@ def transition_of(value: TransactionLogValue) -> Transition:
         version_of(value),
         frozenset(map(name_of, value.partitions())),
         is_late(value),
+        value.transaction_last_update_timestamp_ms,
     )
 
 
@@ -106,7 +109,7 @@ def _read_quickly(data: bytes, end: int) -> Transition:
     partitions = _partitions(data[:2], data[_FIXED.size : end])
     next_producer_id, version = _tagged(data[:2], data[end + _TIMES.size :])
     late = start >= 0 and last_update - start >= timeout
-    return Transition(_STATES[status], producer_id, epoch, next_producer_id, version, partitions, late)
+    return Transition(_STATES[status], producer_id, epoch, next_producer_id, version, partitions, late, last_update)
 
 
 def _end_of_partitions(data: bytes) -> int:

@@ -87,12 +87,14 @@ class Trace:
         starts: the states in which it may begin, each as the fields of the reference in which it differs from the
             initial state. Without any, it begins in the initial state.
         ragged: the places in which its end is left out, because the logs are of different moments.
+        new: the places that were made again after a part of it.
     """
 
     name: str
     steps: tuple[TraceStep, ...]
     starts: tuple[Mapping[str, Any], ...] = ()
     ragged: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

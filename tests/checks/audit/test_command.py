@@ -366,7 +366,8 @@ def test_a_finding_names_the_findings_in_kafka_that_may_cause_it_and_others_name
     judged = {verdict.name: verdict for verdict in run([kept_recording("late-offsets")]).verdicts}
     verdict = judged["committed offset went back"]
     assert verdict.causes == ("late-offsets", "timed-out-offsets")
-    named = [line for line in verdict.advice.splitlines() if line.startswith("possible cause: ")]
+    first, *named = [line for line in verdict.advice.splitlines() if line.startswith("possible cause: ")]
+    assert first.startswith("possible cause: an application that went back by itself, ")
     assert (
         named[0]
         == "possible cause: late-offsets (Kafka 4.4, 4.3 and 3.9), see `kafka-eos ledger findings late-offsets`"

@@ -268,8 +268,8 @@ def test_a_reason_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str
             cli.main(["check", "traces", *more])
     said = capsys.readouterr().err
     assert (
-        "no reason 'bad'; there are cut-log, damaged-history, incomplete-history, missing-partition, no-wire-events, "
-        "nothing-to-replay, other-batches" in said
+        "no reason 'bad'; there are cut-log, damaged-history, incomplete-history, made-again, missing-partition, "
+        "no-wire-events, nothing-to-replay, other-batches" in said
     )
     assert "give their PATHs" in said
 

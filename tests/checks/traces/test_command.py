@@ -147,6 +147,10 @@ def test_a_failure_that_no_release_explains_has_no_advice() -> None:
     ]
     advised = list(command._advised(Registry(), verdicts))
     assert [bool(verdict.advice) for verdict in advised] == [False, False, False, True]
+    of_logs = replace(verdicts[3], name="coordinators of broker-1")
+    (told,) = command._advised(Registry(), [of_logs])
+    assert "`kafka-eos audit` of the same logs tells lost records and an abort by hand" in told.advice
+    assert "kafka-eos audit" not in advised[3].advice, "a history has no logs"
 
 
 def test_the_option_decides_whether_spark_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,14 @@ from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.segments import headers
+from kafka_eos_checks.kit.paths import recordings_folder
 from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import Standing, read_verdicts
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.traces import coordinators, leaders
 from kafka_eos_checks.traces.clients import of_paths, verdict_on_logs
 from kafka_eos_checks.traces.coordinators import Recorded, ToldRecord, WrittenBatch, WrittenMarker
+from kafka_eos_checks.traces.markers import FirstBatch, begin_of_new
 from kafka_eos_checks.traces.replays import in_process
 from kafka_eos_checks.traces.scan import pieces_of
 from kafka_eos_checks.traces.validation import RememberingJudge, TraceUnusable, validate
@@ -60,6 +62,38 @@ def retained(
 ) -> Recorded:
     """A whole coordinator's log, and a partition whose first batches are gone."""
     return replace(recorded(list(states), list(markers), list(reigns or [0] * len(states))), begins={"t-0": 1})
+
+
+# --- topics that were made again ------------------------------------------------------------------------------------
+
+
+def at_ms(states: Sequence[TransactionLogValue | None]) -> list[TransactionLogValue | None]:
+    """Records that were written at 0 ms, 10 ms, 20 ms, …"""
+    return [v and replace(v, transaction_last_update_timestamp_ms=10 * place) for place, v in enumerate(states)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_decisions_that_were_complete_before_a_log_was_new_need_no_marker_there(version: int) -> None:
+    epochs = (0, 1, 2) if version == 2 else (0, 0, 0)
+    states = at_ms([value(S.EMPTY, 0), *(row for epoch in epochs for row in committed(epoch, version))])
+    ends = [epoch + (version == 2) for epoch in epochs]  # complete at 30, 60 and 90 ms
+
+    def found(began_ms: int, *markers: WrittenMarker) -> str:
+        logs = recorded(states, list(markers), [0] * len(states))
+        return judge(replace(logs, new={"t-0": began_ms})).found
+
+    assert found(31, marker(ends[1], 2), marker(ends[2], 4)) == "accepted"
+    assert found(30, marker(ends[1], 2), marker(ends[2], 4)).startswith("rejected"), "complete when the log began"
+    assert found(31, marker(ends[2], 4)).startswith("rejected"), "the second transaction has no marker"
+    assert found(61, marker(ends[2], 4)) == "accepted"
+    assert found(61, marker(ends[1], 0), marker(ends[2], 4)) == "accepted", "with the second one's marker it began"
+    assert found(2**63 - 1) == "accepted", "it is empty"
+
+
+def test_only_a_log_with_the_first_leader_epoch_at_offset_0_was_new() -> None:
+    assert begin_of_new(FirstBatch(0, 0, 70)) == 70
+    assert begin_of_new(FirstBatch(0, 1, 70)) == begin_of_new(FirstBatch(5, 0, 70)) == -1
+    assert begin_of_new(None) == 2**63 - 1
 
 
 # --- coordinators' logs that were compacted ------------------------------------------------------------------------
@@ -459,6 +493,19 @@ def test_copies_of_different_moments_are_judged_up_to_the_end_of_the_older_one(
     strict, loose = in_the_readable_way(brokers), in_the_readable_way(brokers, are_apart=True)
     assert found == {key: loose[key] if strict[key][1] is not None else strict[key] for key in strict}, f"seed {seed}"
     assert any(position is not None for _, position in strict.values()), f"seed {seed}"
+
+
+@pytest.mark.tlc
+def test_the_command_says_which_ids_are_judged_without_what_came_before_a_topic_was_made_again(tmp_path: Path) -> None:
+    answer = tmp_path / "verdicts.json"
+    archive = recordings_folder() / "healthy" / "healthy-topics-made-again.tar.xz"
+    for engine in ([], ["--alone"]):
+        call = ["check", "traces", str(archive), *engine, "--json", str(answer)]
+        assert cli.main(call) == 3
+        first = read_verdicts(answer)[0]
+        assert (first.unjudged_for, first.found) == ({"made-again": 2}, "all accepted")
+        assert "topics-made-again-t: topics-made-again-0: its log begins after transactions" in first.evidence
+        assert cli.main([*call, "--allow-unjudged", "made-again"]) == 0
 
 
 @pytest.mark.tlc

@@ -27,6 +27,7 @@ from kafka_eos.machines.consumer import Consumer
 from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos_checks import cli
+from kafka_eos_checks.kit.paths import recordings_folder
 from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.models.registry import Registry
@@ -48,6 +49,7 @@ from kafka_eos_checks.traces.scan import (
     COMMIT_MARKER,
     HOLE,
     LOG,
+    NEW,
     PLAIN_BATCH,
     TRANSACTIONAL_BATCH,
     Piece,
@@ -87,9 +89,10 @@ def histories(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted((folder / "histories").glob("*.jsonl"))
 
 
-def in_the_readable_way(folder: Path, *, are_apart: bool = False) -> Verdicts:
+def in_the_readable_way(folder: Path, *, may_be_new: bool = False, are_apart: bool = False) -> Verdicts:
     """The verdicts on a folder's traces, out of whole decoded logs and machines that keep all."""
     logs = replace(coordinators.read_recorded(folder), are_apart=are_apart)
+    logs = logs if may_be_new else replace(logs, new={})
     registry = Registry()
     found: Verdicts = {}
     traces = coordinators.coordinator_traces(logs)
@@ -279,15 +282,31 @@ def test_of_a_partition_that_is_not_given_the_markers_are_taken_for_written_and_
     assert words in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_partition_whose_log_is_empty_lacks_its_markers_in_both_ways(tmp_path: Path) -> None:
+def test_a_partition_whose_log_is_empty_may_have_been_made_again_in_both_ways(tmp_path: Path) -> None:
     unpack(kept_recording("no-leader-3.9"), tmp_path / "copy")
     brokers = tmp_path / "copy" / "brokers"
     for segment in brokers.glob("*/commit-then-abort-0/*.log"):
         segment.write_bytes(b"")
-    expected = in_the_readable_way(brokers)
-    rejected = {name for (subject, name), (_, position) in expected.items() if (subject, position) != (subject, None)}
-    assert rejected == {"commit-then-abort-t"}
-    assert said(in_process(pieces_of([brokers]), RULES)) == expected
+    strict = in_the_readable_way(brokers)
+    assert {name for (_, name), (_, position) in strict.items() if position is not None} == {"commit-then-abort-t"}
+    table = in_process(pieces_of([brokers]), RULES)
+    assert said(table) == in_the_readable_way(brokers, may_be_new=True)
+    assert {row["trace"]: row["unjudged"] for row in rows_of(table) if row["unjudged"]} == {
+        "commit-then-abort-t": "made-again"
+    }
+
+
+@pytest.mark.parametrize("release", ["", "-3.9"])
+def test_a_topic_that_was_made_again_lacks_the_markers_from_before_in_both_ways(release: str, tmp_path: Path) -> None:
+    unpack(recordings_folder() / "healthy" / f"healthy-topics-made-again{release}.tar.xz", tmp_path)
+    brokers = tmp_path / "brokers"
+    strict, loose = in_the_readable_way(brokers), in_the_readable_way(brokers, may_be_new=True)
+    doubtful = {name for (_, name), (_, position) in strict.items() if position is not None}
+    assert doubtful == {"topics-made-again-slow", "topics-made-again-t"}
+    table = in_process(pieces_of([brokers]), RULES)
+    assert said(table) == {key: loose[key] if key[1] in doubtful else strict[key] for key in strict}
+    assert {row["trace"] for row in rows_of(table) if row["unjudged"] == "made-again"} == doubtful
+    assert not [row for row in rows_of(table) if row["accepted"] is False]
 
 
 def test_a_partition_whose_folder_has_no_segment_is_not_there_in_both_ways(tmp_path: Path) -> None:
@@ -349,9 +368,10 @@ def test_what_workers_of_spark_run_has_the_same_verdicts(
     pieces = pieces_of([spoiled, lacking, cut, *histories], SMALL)
     tasks = pa.RecordBatch.from_pydict({"task": tasks_of(pieces, 200_000)})
     rows = list(spark._read([tasks]))
-    begins = replays.begins_of(pa.Table.from_batches(row for row in rows if row["kind"][0].as_py() == HOLE))
+    holes, firsts = (pa.Table.from_batches(r for r in rows if r["kind"][0].as_py() == kind) for kind in (HOLE, NEW))
+    begins, new = replays.begins_of(holes), replays.new_of(firsts)
     tagged = spark._tagging(RULES, begins)(replays._sorted(rows, replays.BY_PRODUCER))
-    found = spark._judging(RULES, logs_of(pieces), begins, {1})(replays._sorted(tagged, replays.BY_TRACE))
+    found = spark._judging(RULES, logs_of(pieces), begins, new, {1})(replays._sorted(tagged, replays.BY_TRACE))
     whole = pa.Table.from_batches([*found, replays.begun(begins)])
     assert replays.in_order(whole).equals(in_process(pieces, RULES, {1}))
     assert rows_of(spark.on_spark([], RULES)) == [], "for which no session is started"

@@ -392,6 +392,12 @@ _RULES: Mapping[str, Rule] = {
         "which takes the records of a committed transaction away on this partition; produce them again",
         cases=(
             Case(
+                t.LACKS_END,
+                "copy the log that lacks its end again, with all files of its folder, or give another replica of it: "
+                "until then nothing tells whether the transaction is open, so do not abort it",
+                "",
+            ),
+            Case(
                 decided.ENDED,
                 _DUMP_DATA,
                 "nothing of it is open any more, so there is nothing to abort. Whether to produce records again that "
@@ -477,6 +483,7 @@ _RULES: Mapping[str, Rule] = {
         "inputs are processed again. With the same producer and epoch it may be a delayed retry of Kafka's client.",
         ends="no; the group goes on from the lower offset",
         then=f"{{unpack}}kafka-dump-log --offsets-decoder {_FILE}{{around}}",
+        by_hand="an application that went back by itself, to an older position than its group's, in a transaction",
         in_test="commit the offsets of a partition in order, by one member at a time",
         missing=Reason("compacted", "the log was compacted or is damaged, and a hole in it may have had a tombstone"),
     ),

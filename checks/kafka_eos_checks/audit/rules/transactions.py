@@ -30,7 +30,8 @@ the marker of the next transaction, if that transaction has this decision and no
     the decisions in between, which the finding names.
 
     An ABORT that ends data which belongs to none of the coordinator's transactions is *told*: somebody ended a hanging
-    transaction by hand (``kafka-transactions abort``).
+    transaction by hand (``kafka-transactions abort``). If the data belongs to a transaction that was committed, it is a
+    ``torn transaction``.
 
 ``hanging transaction``
     A transaction that is open at the end of the log, although the coordinator's log says that the transaction is
@@ -131,6 +132,7 @@ TORN, HANGING, NO_TRANSACTION = "torn transaction", "hanging transaction", "mark
 FENCED, OLD_COORDINATOR = "fenced producer committed", "marker of an old coordinator"
 NO_BIT = "data without transaction"
 TRANSACTION_RULES = (TORN, HANGING, NO_TRANSACTION, FENCED, OLD_COORDINATOR, NO_BIT)
+LACKS_END = "lacks its end"  # of a log, in the evidence about a transaction that is open there
 OF_MARKERS = (TORN, NO_TRANSACTION, OLD_COORDINATOR)  # the rules that look at every marker
 
 # The fields of a batch header that the rules need.
@@ -702,9 +704,9 @@ class Matching:
             else:
                 self.leave(partition, [marker], reason)
 
-    def saw(self, transaction: Transaction, partition: PartitionTransactions, marker: Marker) -> None:
+    def saw(self, transaction: Transaction, partition: PartitionTransactions, marker: Marker | None) -> None:
         """Note a marker that certainly belongs to a transaction."""
-        if marker.decision is not None:
+        if marker is not None and marker.decision is not None:
             self._keep(Named.of(transaction), marker.decision, (partition, marker))
 
     def _keep(self, name: Named, decision: ControlType, placed: Placed) -> None:
@@ -737,8 +739,22 @@ def match(partition: PartitionTransactions, coordinators: Coordinators, moments:
         transactions = coordinators.transactions(pid, epoch)
         why_later = INCOMPLETE if moments.source.is_incomplete(log.log, log.end) else OTHER_MOMENT
         group = _Group(partition, markers, transactions, moments.reach(log), moments.recent_after(log), why_later)
+        commit = next((each for each in groups.get((pid, epoch + 1), ()) if each.decision is ControlType.COMMIT), None)
+        if commit is not None:
+            group = replace(group, committed=_committed(partition, coordinators, pid, epoch), commit=commit)
         why = why_incomplete(log) or (HOLES if partition.holes else None)
         matching.take(group.in_order() if why is None else group.by_epoch(why))
+
+
+def _committed(partition: PartitionTransactions, coordinators: Coordinators, pid: int, epoch: int) -> list[Transaction]:
+    """The committed transactions of version 2 whose data have a producer id and epoch on a partition."""
+    return [
+        each
+        for each in coordinators.transactions(pid, epoch + 1)
+        if (each.data_epoch, each.decision) == (epoch, ControlType.COMMIT)
+        and each.version >= TRANSACTION_VERSION_2
+        and partition.place in each.partitions
+    ]
 
 
 def why_incomplete(log: CoordinatorLog) -> Reason | None:
@@ -756,6 +772,9 @@ class _Group:
         reach: the moment up to which the coordinator's log has everything, in milliseconds since the epoch.
         recent_after: the moment from which on whatever it lacks is too recent to judge.
         why_later: the reason why later markers cannot be judged.
+        committed: the transactions of version 2 whose data have the epoch, if the partition has their COMMIT. An ABORT
+            with this epoch is of no coordinator, and has taken data away from them.
+        commit: that COMMIT.
     """
 
     partition: PartitionTransactions
@@ -764,6 +783,8 @@ class _Group:
     reach: float
     recent_after: float
     why_later: Reason
+    committed: Sequence[Transaction] = ()
+    commit: Marker | None = None
 
     def _is_later(self, marker: Marker) -> bool:
         """Whether the decision may be after the end of the coordinator's log."""
@@ -817,6 +838,10 @@ class _Group:
             meant = [own[n] for n in sorted(possible) if n < len(own)]
             if marker.ends is None:
                 meant += [own[n - 1] for n in sorted(possible) if n]
+            if marker.decision is ControlType.ABORT and marker.ends is not None and marker.ends.epoch == marker.epoch:
+                meant = [*self.committed, *meant]
+                for each in self.committed:
+                    matching.saw(each, self.partition, self.commit)
             known = tuple(meant or (() if own else self.transactions[:1]))
             matching.unmatched.append(self._unmatched(marker, known, own, max(possible)))
             # Either the marker is wrong, or markers before it are missing. One finding is enough for both.
@@ -1108,7 +1133,7 @@ def fate_of(
     older_partition = known.last_ms + SKEW_MS > moments.recent_after(partition)
     for each in (log, partition):
         if moments.source.is_incomplete(each.log, each.end):
-            return Fate(Kind.NOT_JUDGED, f"{who}, but {each.log} lacks its end", INCOMPLETE)
+            return Fate(Kind.NOT_JUDGED, f"{who}, but {each.log} {LACKS_END}", INCOMPLETE)
     old = moments.last_ms - opened.timestamp > moments.source.longest_ms + GRACE_MS
     copies = f"{who}, but this log and {log.log} may be of different moments"
     if (older_log or older_partition) and not old:

@@ -71,6 +71,10 @@ def test_an_abort_by_hand_is_the_next_step_only_where_it_takes_nothing_away() ->
         assert told[4].startswith("decide: nothing: ")
     [unjudged] = rule_of(HANGING).advice(replace(finding, kind=Kind.NOT_JUDGED))
     assert unjudged.index("ask its application") < unjudged.index(abort)
+    cut = replace(finding, kind=Kind.NOT_JUDGED, evidence="the coordinator has 'a' EMPTY, but orders-3 lacks its end")
+    [copied_again] = rule_of(HANGING).advice(cut)
+    assert copied_again.startswith("next: copy the log that lacks its end again, ")
+    assert abort not in copied_again
 
 
 def test_the_command_that_sets_a_group_back_executes_and_a_way_without_reading_inputs_again_comes_first() -> None:

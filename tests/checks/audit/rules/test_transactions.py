@@ -318,6 +318,22 @@ def test_a_marker_before_any_decision_is_by_hand_and_one_from_the_decision_on_co
     assert told(tmp_path) == ([] if is_contradicted else [(0, 1)])
 
 
+@pytest.mark.parametrize("after", [[], [("data", 1)]], ids=["nothing", "more data"])
+@pytest.mark.parametrize("decision", [COMMIT, ABORT])
+def test_an_abort_by_hand_within_a_transaction_of_version_2_tears_it_if_it_is_committed(
+    decision: ControlType, after: list[Step], tmp_path: Path
+) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), *ended("COMMIT", 0, 2), *ended(decision.name, 1, 2), version=2)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1), ("data", 1), (ABORT, 1), *after, (decision, 2))
+    partition(tmp_path, 1, ("data", 0), (COMMIT, 1), ("data", 1), (decision, 2))
+    if decision is ABORT:
+        assert (found(tmp_path), told(tmp_path)) == ([], [(0, 3)])
+        return
+    assert (found(tmp_path), told(tmp_path)) == ([(TORN, 0, 3)], [])
+    said = f"transaction 1 of 't': ABORT here, COMMIT at orders-1 offset 3, orders-0 offset {4 + len(after)}"
+    assert said in evidence(tmp_path, TORN)
+
+
 @pytest.mark.parametrize(("states", "lacks"), [(4, "the log has no"), (7, "by then the log has no more")])
 def test_an_abort_by_hand_is_told_with_what_the_log_had_by_then(states: int, lacks: str, tmp_path: Path) -> None:
     coordinator(tmp_path, *TV1[:states], version=1, partitions=[0])
