@@ -771,6 +771,18 @@ def test_a_value_without_the_declared_field_is_its_own_identity(value: str, tmp_
             {"action": "DeclareApplication", "detail": {"everything": "no"}},
             "that is neither true nor false",
         ),
+        (
+            {"action": "DeclareApplication", "detail": {"everthing": False}},
+            "DeclareApplication with the unknown field detail.everthing; there is everything",
+        ),
+        (
+            {"action": "DeclareTopic", "topic": "out", "detail": {"role": "output", "outputs_per_input": 1}},
+            "DeclareTopic with the unknown field detail.outputs_per_input; there are role, after, field, output",
+        ),
+        (
+            {"action": "DeclareTopic", "topic": "out", "detail": {"role": "output", "after": "x", "field": "id"}},
+            "of 'out' with detail.after and detail.field; give one of them",
+        ),
     ],
     ids=str,
 )
