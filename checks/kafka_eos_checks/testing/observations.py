@@ -32,6 +32,7 @@ from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.moments import in_words
 from kafka_eos_checks.audit.rules.applications import (
     IN_SOME_TOPICS,
+    NEVER_WRITTEN,
     NOT_PROCESSED,
     OFFSET_ALONE,
     OUTPUT_ALONE,
@@ -485,7 +486,7 @@ class Observed:
 
     def _passed_over(self, findings: Sequence[Finding]) -> Iterator[str]:
         """Tell that no output of skipped inputs was sent, and that nothing was aborted after which to go back."""
-        if any("no output of it was ever written" not in finding.evidence for finding in findings):
+        if any(NEVER_WRITTEN not in finding.evidence for finding in findings):
             return
         if any(
             each.detail.get("committed") is False and each.transactional_id in self._own_ids for each in self.events

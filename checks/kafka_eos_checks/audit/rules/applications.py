@@ -77,7 +77,7 @@ APPLICATION_RULES = (*INPUT_RULES, NOT_PROCESSED, OUTPUT_OF_NOTHING, FENCED_GENE
 APART = (OUTPUT_ALONE, OFFSET_ALONE)
 """Rules about an output and its offset that are apart: a mistake, of which other findings may be the result."""
 
-IN_SOME_TOPICS = "no output of it appears in"
+IN_SOME_TOPICS, NEVER_WRITTEN = "no output of it appears in", "no output of it was ever written"
 UNKNOWN, NOBODY = "unknown", "nobody"
 ABORT_FIRST = "abort before you retry; or, if both belong there, say which output each is"
 
@@ -441,7 +441,7 @@ class Input:
         if not self.processed.given and not attempts:
             yield _found(self.run, SKIPPED, here, f"{behind}, and no member was given it")
         elif not attempts and self.processed.has_outputs:
-            yield _found(self.run, SKIPPED, here, f"{behind}, and no output of it was ever written")
+            yield _found(self.run, SKIPPED, here, f"{behind}, and {NEVER_WRITTEN}")
         elif not attempts:
             for rule in (SKIPPED, OFFSET_ALONE):
                 count(figures[rule], UNKNOWN)
