@@ -65,6 +65,7 @@ from kafka_eos_checks.audit.events.recorded import COMMITS
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.declared import Declared, Found, declarations
+from kafka_eos_checks.audit.rules.log import Reason
 from kafka_eos_checks.audit.rules.offsets import GroupLog
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, longest, place_of
 
@@ -78,6 +79,7 @@ APART = (OUTPUT_ALONE, OFFSET_ALONE)
 """Rules about an output and its offset that are apart: a mistake, of which other findings may be the result."""
 
 IN_SOME_TOPICS, NEVER_WRITTEN = "no output of it appears in", "no output of it was ever written"
+NOTHING_DONE = Reason("history", "no output of a declared application is committed, so that nothing was tested")
 UNKNOWN, NOBODY = "unknown", "nobody"
 ABORT_FIRST = "abort before you retry; or, if both belong there, say which output each is"
 
