@@ -58,6 +58,7 @@ from kafka_eos_checks.audit.plan.history_stages import NO_HISTORY, Named
 from kafka_eos_checks.audit.plan.jepsen_plan import judge_operations
 from kafka_eos_checks.audit.plan.stages import Scanned
 from kafka_eos_checks.audit.quoting import quoted, redacted
+from kafka_eos_checks.audit.rules.applications import NOTHING_DONE, OUTPUT_OF_NOTHING
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, differs_from
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
@@ -1017,6 +1018,9 @@ def history_verdicts(
     result = histories.judge(scanned, known, check_crc=check_crc)
     seconds = time.perf_counter() - started
     why = dict.fromkeys(() if histories.valued else BY_VALUE, NO_VALUES)
+    outputs = result.figures[OUTPUT_OF_NOTHING]
+    if any(run.declared for run in histories.runs) and not outputs["checked"]:  # a question without an answer
+        outputs[UNKNOWN], why[OUTPUT_OF_NOTHING] = 1, NOTHING_DONE
     of_rules = [(rule, {"events": histories.events, **result.figures[rule]}, why.get(rule)) for rule in HISTORY_RULES]
     return _drafts(of_rules, seconds), result.findings
 
@@ -1148,7 +1152,7 @@ def _unjudged(rule: str, figures: Figures, reasons: Sequence[tuple[Reason, int, 
             f"{count:,}: " * (len(reasons) > 1) + reason.words + ("" if first is None else f"; the first {first}")
             for reason, count, first in reasons
         ]
-        return f"{unknown:,} of {subjects:,} {book.noun}: {'; '.join(why)}"
+        return f"{unknown:,} of {subjects:,} {book.noun}: " * (subjects > 0) + "; ".join(why)
     if not subjects:
         return f"there are no {book.noun} to look at"
     return ""

@@ -520,6 +520,17 @@ class Registry:
             raise MalformedRegistry(f"{self.folder}: no entry {name!r}; there are {len(known)}, such as {near}")
         return found
 
+    def mutant_of(self, module: str, name: str) -> Model:
+        """The mutant of a module of that name.
+
+        Raises:
+            MalformedRegistry: there is none; names those that there are.
+        """
+        own = {each: mutant for each, mutant in self.mutants.items() if mutant.module == module}
+        if name not in own:
+            raise MalformedRegistry(f"no mutant {name!r} of {module}; there are {', '.join(own)}")
+        return own[name]
+
     def update(self, name: str, expect: Expectation) -> None:
         """Write a model's result into its line ``expect = …``.
 

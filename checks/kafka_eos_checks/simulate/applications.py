@@ -49,8 +49,9 @@ class ApplicationPlan:
         Raises:
             MalformedRegistry: the model or mutant is not of ConsumeTransformProduce.
         """
-        model = registry.get(self.mutant or self.model)
-        if model.module != ConsumeTransformProduce.MODULE:
+        module = ConsumeTransformProduce.MODULE
+        model = registry.mutant_of(module, self.mutant) if self.mutant else registry.get(self.model)
+        if model.module != module:
             raise MalformedRegistry(f"{model.source}: of {model.module}; name one of ConsumeTransformProduce")
         found: Constants = model.machine_constants(ConsumeTransformProduce)
         inputs = frozenset(range(1, self.inputs + 1))

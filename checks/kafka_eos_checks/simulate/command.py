@@ -189,7 +189,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "simulate",
         help=help_line,
         description="A seeded run of a machine under faults, written as a recording that the audit reads; "
-        "or every schedule of an application with one fault and with two.",
+        "or every schedule with one fault and with two of an application that the package has. To test an application "
+        "of your own, take `kafka-eos serve` or the pytest fixture.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -209,7 +210,10 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         metavar="ACTION=WEIGHT",
         help="weight of a fault; an ordinary action has 10",
     )
-    parser.add_argument("--mutant", help="a mutant of the registry, for a run that goes wrong")
+    parser.add_argument(
+        "--mutant",
+        help="a rule that is changed, so that a run goes wrong; an unknown name lists an application's",
+    )
     parser.add_argument("--out", type=Path, help="folder of the recording (default build/simulated)")
     producer = parser.add_argument_group(PRODUCER)
     producer.add_argument("--values", type=at_least_one, help=f"values to send (default {DEFAULTS.values})")

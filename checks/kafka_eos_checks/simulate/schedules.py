@@ -17,7 +17,7 @@ from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.machines.explorer import attempt
 from kafka_eos.machines.machine import Instance, Machine, instances
 from kafka_eos_checks.graphs.state_graph import instance_text
-from kafka_eos_checks.models.registry import MalformedRegistry, Registry
+from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
 
 EVERY_STEP = "every-step"
@@ -346,9 +346,7 @@ def with_mutant(name: str, machine: type[AnyMachine]) -> tuple[type[AnyMachine],
     Raises:
         MalformedRegistry: when there is no such mutant of it.
     """
-    found = Registry().get(name)
-    if found.module != machine.MODULE:
-        raise MalformedRegistry(f"{found.source}: a mutant of {found.module}; name one of {machine.MODULE}")
+    found = Registry().mutant_of(machine.MODULE, name)
     changed = mutated(machine, found.overrides)
     assert issubclass(changed, machine)
     return changed, found.machine_constants(machine)
@@ -374,13 +372,13 @@ def run_scenarios(scenarios: Sequence[Scenario], only_step: int) -> int:
         began = monotonic()
         tally = try_scenario(scenario, only_step)
         as_expected &= (tally.wrong == 0) == scenario.is_right and tally.schedules > 0
-        if tally.shown is not None:
-            print(tally.shown)
         print(
             f"{scenario.title}: {tally.schedules:,} schedules "
             f"({tally.without} without a fault, {tally.singles:,} with one, {tally.pairs:,} with two), "
             f"{tally.wrong:,} wrong; {tally.states:,} states, {monotonic() - began:.0f} s"
         )
+        if tally.shown is not None:
+            print(tally.shown)
         singles, steps = singles + tally.singles, steps | tally.steps
     if not singles:
         there = f"the first step before which one can come is {min(steps)}, the last is {max(steps)}"

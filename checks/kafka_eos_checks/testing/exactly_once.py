@@ -438,7 +438,7 @@ def _not_judged(result: audit.Audit) -> str:
 def _outputs_not_judged(result: audit.Audit) -> Iterator[str]:
     """Name the number of outputs of which it is not known whether an input has their identity."""
     for verdict in result.verdicts:
-        if verdict.name == OUTPUT_OF_NOTHING and verdict.figures["unknown"]:
+        if verdict.name == OUTPUT_OF_NOTHING and verdict.figures["checked"] and verdict.figures["unknown"]:
             yield (
                 f"{verdict.figures['unknown']} output(s) could not be judged: their inputs are in a transaction "
                 "that is open, or the logs of the inputs no longer have them; end transactions that write inputs"

@@ -31,6 +31,8 @@ from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.moments import in_words
 from kafka_eos_checks.audit.rules.applications import (
+    IN_SOME_TOPICS,
+    NEVER_WRITTEN,
     NOT_PROCESSED,
     OFFSET_ALONE,
     OUTPUT_ALONE,
@@ -52,6 +54,8 @@ BEYOND_INPUTS, SET_BACK = "offset beyond its inputs", "offset set back"
 LEFT_OPEN, OUTPUTS = "transaction left open", "outputs of an input"
 FENCED = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
 TELL_APART = "let identity= return a tuple of two for each output: the identity, and which of the outputs it is"
+BY_FAULT, TOO_LATE = "by a fault of the test", "as its transaction had timed out"
+LONGER = "make transaction.timeout.ms longer than a batch takes, or the batches smaller"
 SHOWN_INPUTS = 5  # of a rule
 
 
@@ -105,6 +109,7 @@ class Met:
         most_partitions: the most partitions whose offsets were sent in one transaction, committed or not.
         generations: the generations of its group that sent requests; a rebalance begins another one.
         refused: by error, how many requests of its producers and group were answered with it.
+        unasked: the topics that clients wrote to, and that are neither inputs nor outputs of the question.
     """
 
     inputs: int
@@ -114,13 +119,15 @@ class Met:
     most_partitions: int
     generations: int
     refused: Counter[str]
+    unasked: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         refused = ", ".join(f"{name} {count}" for name, count in self.refused.items())
+        unasked = f"; written to, and not asked about: {', '.join(self.unasked)}" if self.unasked else ""
         return (
             f"{self.inputs} input(s), {self.committed} transaction(s) committed and {self.aborted} aborted, "
             f"offsets of at most {self.most_partitions} partition(s) in one, {self.started} start(s) of producers, "
-            f"{self.generations} generation(s) of the group, refused: {refused or 'nothing'}"
+            f"{self.generations} generation(s) of the group, refused: {refused or 'nothing'}{unasked}"
         )
 
 
@@ -184,6 +191,8 @@ class Observed:
         name = self.application.group
         own = [each for each in self.events if each.group == name or each.transactional_id in self._own_ids]
         ended = [each.detail.get("committed") for each in own if (each.action, each.phase) == ("EndTxn", "ok")]
+        asked = {*self.application.inputs, *self.application.outputs}
+        written = {each.topic for each in self.events if each.action == "Produce" and each.topic is not None}
         partitions: dict[Attempt, set[Place]] = defaultdict(set)
         for ((group, place), _), attempts in self.requests.commits.items():
             for attempt in attempts if group == name else ():
@@ -196,6 +205,7 @@ class Observed:
             most_partitions=max(map(len, partitions.values()), default=0),
             generations=len({each.generation for each in own if each.generation is not None and each.generation >= 0}),
             refused=Counter(ErrorCode(each.error).name for each in own if each.error),
+            unasked=tuple(sorted(written - asked)),
         )
 
     # --- problems ----------------------------------------------------------------------------------------------------
@@ -339,13 +349,30 @@ class Observed:
         if not self.application.everything:
             yield from map(str, self._own_open())
         for client, topic in sorted(self.uncommitted):
-            if topic in self.application.inputs:
+            if topic in (*self.application.inputs, *self.application.outputs):
                 yield (
                     f"client {client!r} reads {topic!r} with isolation.level=read_uncommitted: it is also given "
                     "records of transactions that abort; set read_committed"
                 )
-        yield from shared_ids(self.events)
+        shared = list(shared_ids(self.events))
+        yield from shared
+        if not shared:
+            yield from self._replaced()
         yield from self._without_generation()
+
+    def _replaced(self) -> Iterator[str]:
+        """Yield the producers that were still at work when another one started with their transactional.id.
+
+        A producer that asks for another epoch after an error gives the id and epoch that it has, and fences itself.
+        """
+        asked = {each.detail.get("request") for each in self.events if each.producer_id == -1}
+        for event, why, started in self._fenced():
+            if why not in {BY_FAULT, TOO_LATE} and started is not None and started.detail.get("request") in asked:
+                yield (
+                    f"{event.transactional_id!r} was fenced while it was at work, {why}: its {event.action} was "
+                    f"refused (event {event.order}); unless it was meant to be replaced, give each instance a "
+                    "transactional.id of its own"
+                )
 
     def _without_generation(self) -> Iterator[str]:
         """Yield the first transaction of each transactional.id with offsets that the group could not refuse (KIP-447).
@@ -370,7 +397,7 @@ class Observed:
             yield from self._named(findings)
         if rule == NOT_PROCESSED:
             yield from self._aborted()
-            yield from self._fenced()
+            yield from self._why_fenced()
         elif rule == SKIPPED:
             yield from self._passed_over(findings)
         elif rule == TWICE:
@@ -380,7 +407,7 @@ class Observed:
             if any(self._too_far(findings)):
                 yield f"an offset past the input was committed too early; see {BEYOND_INPUTS!r} above"
             yield from self._too_low(findings)
-        elif rule == OFFSET_ALONE and len(self.application.outputs) > 1:
+        elif rule == OFFSET_ALONE and any(IN_SOME_TOPICS in finding.evidence for finding in findings):
             yield (
                 "if each input has its output in only one of the topics, ask once for each topic, with an identity= "
                 "that returns None for the inputs whose output is elsewhere"
@@ -430,8 +457,8 @@ class Observed:
             more = ", …" if len(own) > len(shown) else ""
             yield f"by their identities: {', '.join(map(repr, shown))}{more}"
 
-    def _fenced(self) -> Iterator[str]:
-        """Yield the first request of each producer of the application that was refused because it was fenced."""
+    def _fenced(self) -> Iterator[tuple[Event, str, Event | None]]:
+        """Yield the first refusal of each producer of the application that was fenced, why, and the last start."""
         latest: dict[str, Event] = {}
         told: set[str] = set()
         by_fault = {each.detail.get("request") for each in self.events if "fault" in each.detail}
@@ -441,20 +468,25 @@ class Observed:
                 continue
             if (event.action, event.phase) == ("InitProducerId", "ok"):
                 latest[name] = event
-            if event.error not in FENCED or name in told:
-                continue
-            told.add(name)
-            is_fault = event.detail.get("request") in by_fault
-            why = "by a fault of the test" if is_fault else _fenced_by(event, latest.get(name))
+            if event.error in FENCED and name not in told:
+                told.add(name)
+                is_fault = event.detail.get("request") in by_fault
+                started = latest.get(name)
+                yield event, BY_FAULT if is_fault else _fenced_by(event, started), started
+
+    def _why_fenced(self) -> Iterator[str]:
+        """Yield why each producer of the application was fenced, and what to do."""
+        for event, why, _ in self._fenced():
+            remedy = LONGER if why == TOO_LATE else "instances that run at the same time need a transactional.id each"
             yield (
-                f"{name!r} was fenced, {why}: its {event.action} was refused (event "
-                f"{event.order}). A fenced producer never works again: close it, and go on with a new one from the "
-                "committed offsets; instances that run at the same time need a transactional.id each"
+                f"{event.transactional_id!r} was fenced, {why}: its {event.action} was refused (event {event.order}). "
+                "A fenced producer never works again: close it, and go on with a new one from the committed offsets; "
+                f"{remedy}"
             )
 
     def _passed_over(self, findings: Sequence[Finding]) -> Iterator[str]:
         """Tell that no output of skipped inputs was sent, and that nothing was aborted after which to go back."""
-        if any("no output of it was ever written" not in finding.evidence for finding in findings):
+        if any(NEVER_WRITTEN not in finding.evidence for finding in findings):
             return
         if any(
             each.detail.get("committed") is False and each.transactional_id in self._own_ids for each in self.events
@@ -612,7 +644,7 @@ def _fenced_by(refused: Event, started: Event | None) -> str:
     if started is None or (
         started.producer_id == refused.producer_id and (started.producer_epoch or 0) <= (refused.producer_epoch or 0)
     ):
-        return "as its transaction had timed out"
+        return TOO_LATE
     return f"as another instance started with this transactional.id (event {started.order})"
 
 

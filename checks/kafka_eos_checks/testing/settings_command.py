@@ -7,11 +7,12 @@ that shows it.
 
 A setting that is not given has the client's default; addresses and serializers may be missing. A value that the client
 reads as a file, a class, an address or a login is not checked, and is named. A file without any name that the client
-knows cannot be used: the defaults would be judged in its place. Spring's names are not the client's: what follows
-`spring.kafka.producer.`, with . for -, or `spring.kafka.producer.properties.`, is.
+knows cannot be used: the defaults would be judged in its place. Nor can one with Spring's names, which are not the
+client's: what follows `spring.kafka.producer.`, with . for -, or `spring.kafka.producer.properties.`, is.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,8 +38,9 @@ from kafka_eos.clients.settings import (
     refused_by_brokers,
     streams_values,
 )
+from kafka_eos.formats.transaction_log import DEFAULT_MAX_TIMEOUT_MS
 from kafka_eos_checks.conform.security import UnusableProperties, read_properties
-from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.arguments import add_json, at_least_one
 from kafka_eos_checks.kit.nearest import did_you_mean
 from kafka_eos_checks.kit.outputs import check_outputs
 from kafka_eos_checks.kit.verdict import write_document
@@ -56,6 +58,7 @@ EPILOG = """examples:
   kafka-eos settings group.id=g isolation.level=read_committed
   kafka-eos settings --require Transactions producer.properties  fails without the guarantee
   kafka-eos settings --client librdkafka-producer enable.idempotence=true --json -
+  kafka-eos settings --client librdkafka-producer producer.json  one JSON object, as Python's clients are given
   kafka-eos settings --kafka 4.4 partitioner.rack.aware=true     of a Java client of one release only
 
 exit codes: 0 the client accepts the settings, and they give what --require names; 1 they are refused, or do not
@@ -251,7 +254,7 @@ OF_THE_OTHER = {name: [java] for name, java in COUNTERPARTS.items()} | {
 EVERY_NAME = frozenset().union(*(client.kinds for java in JAVA.values() for client in (java.producer, java.consumer)))
 """The names that suggestions are made of where the client is not sure."""
 MOST_NAMES = 3
-OTHER_FORMATS = (".json", ".yml", ".yaml", ".toml", ".xml")
+OTHER_FORMATS = (".yml", ".yaml", ".toml", ".xml")
 SINGLE = "the call"
 SPRING = (
     "; of Spring's names, what follows spring.kafka.producer. (with . for -) or spring.kafka.producer.properties. is "
@@ -366,7 +369,10 @@ class Judged:
             nearest = "".join(self._meant(name) for name in self.refused.settings)
             yield f"correct {' or '.join(self.refused.settings)}{nearest}; --client names another client"
         elif self.by_brokers:
-            yield "give another transaction.timeout.ms, or raise transaction.max.timeout.ms of each broker"
+            yield (
+                "give another transaction.timeout.ms, or raise transaction.max.timeout.ms of each broker; "
+                "--transaction-max-timeout-ms says what it is there"
+            )
         elif all(guarantee.holds for guarantee in self.guarantees):
             yield "nothing to change in these settings; `kafka-eos ledger findings` says what helps in these cases"
         yield from (guarantee.cure for guarantee in self.guarantees if not guarantee.holds)
@@ -416,13 +422,15 @@ def need_known(client: str, sources: Iterable[Source]) -> None:
     for source, given in names.items():
         if not given:
             raise UnusableProperties(f"{source} has no settings; give a properties file of {client}")
-        if client in KINDS or any(_knows(client, name) for name in given):
+        is_spring = any(name.startswith("spring.") for name in given)
+        is_known = any(_knows(client, name) for name in given)
+        if client in KINDS or (is_known and not is_spring):
             continue
         found = ", ".join(f"{name}{meant(name, EVERY_NAME)}" for name in given[:MOST_NAMES])
         more = f", and {len(given) - MOST_NAMES} more" if len(given) > MOST_NAMES else ""
-        of_spring = SPRING if any(name.startswith("spring.") for name in given) else ""
+        what = "names of Spring, which the client does not read" if is_known else f"no setting that {client} knows"
         raise UnusableProperties(
-            f"{source} has no setting that {client} knows, and was not judged; give the client's own names{of_spring}; "
+            f"{source} has {what}, and was not judged; give the client's own names{SPRING if is_spring else ''}; "
             f"found: {found}{more}"
         )
 
@@ -486,21 +494,35 @@ def uses(clients: Iterable[Client], name: str) -> bool:
     return any(client.uses(name) for client in clients)
 
 
-def judge_releases(client: str, given: Mapping[str, str], releases: Sequence[str] = tuple(JAVA)) -> list[Judged]:
+def judge_releases(
+    client: str,
+    given: Mapping[str, str],
+    releases: Sequence[str] = tuple(JAVA),
+    most_ms: int = DEFAULT_MAX_TIMEOUT_MS,
+) -> list[Judged]:
     """The judgement of a client, and of each release of a Java client if they differ."""
     if client in KINDS:
-        return [judge(client, given)]
-    judged = [judge(client, given, release) for release in releases]
+        return [judge(client, given, most_ms=most_ms)]
+    judged = [judge(client, given, release, most_ms) for release in releases]
     if len(judged) > 1 and all(each.to_json() == judged[0].to_json() for each in judged):
         return judged[:1]
     return [replace(each, release=release) for each, release in zip(judged, releases, strict=True)]
 
 
-def judge(client: str, given: Mapping[str, str], release: str = OLDEST) -> Judged:
-    """Whether a client accepts settings, and what they guarantee; settings that it does not use are left out."""
+def judge(
+    client: str, given: Mapping[str, str], release: str = OLDEST, most_ms: int = DEFAULT_MAX_TIMEOUT_MS
+) -> Judged:
+    """Whether a client accepts settings, and what they guarantee; settings that it does not use are left out.
+
+    Args:
+        client: the client.
+        given: its settings.
+        release: the release of Kafka, of a Java client.
+        most_ms: the brokers' ``transaction.max.timeout.ms``.
+    """
     java = JAVA[release]
     if client == STREAMS_CLIENT:
-        return _judge_streams(given, java)
+        return _judge_streams(given, java, most_ms)
     kind = kind_of(client, java)
     rules = kind.client
     read = {name: word for name, word in given.items() if rules.refuses_unknown or rules.knows(name)}
@@ -518,11 +540,11 @@ def judge(client: str, given: Mapping[str, str], release: str = OLDEST) -> Judge
         return replace(judged, refused=refused)
     idempotent = kind.idempotence(values)
     about = tuple(guarantee for guarantee in kind.guarantees if guarantee.about(values, idempotent))
-    by_brokers = "" if kind.guarantees is CONSUMER else refused_by_brokers(values)
+    by_brokers = "" if kind.guarantees is CONSUMER else refused_by_brokers(values, most_ms)
     return replace(judged, guarantees=about, by_brokers=by_brokers)
 
 
-def _judge_streams(given: Mapping[str, str], java: JavaClients) -> Judged:
+def _judge_streams(given: Mapping[str, str], java: JavaClients, most_ms: int) -> Judged:
     judged = Judged(
         client=STREAMS_CLIENT,
         ignored=tuple(
@@ -535,7 +557,7 @@ def _judge_streams(given: Mapping[str, str], java: JavaClients) -> Judged:
         values = streams_values(given, java)
     except RefusedSettings as refused:
         return replace(judged, refused=refused)
-    return replace(judged, guarantees=of_streams(values), by_brokers=refused_by_brokers(values.producer))
+    return replace(judged, guarantees=of_streams(values), by_brokers=refused_by_brokers(values.producer, most_ms))
 
 
 def _exists(word: str) -> bool:
@@ -545,8 +567,26 @@ def _exists(word: str) -> bool:
         return False
 
 
+def read_object(path: Path) -> dict[str, str]:
+    """Settings of a file with one JSON object, as clients in Python and JavaScript are given them.
+
+    Raises:
+        UnusableProperties: when it is none, or has a value that is neither text nor number nor truth value.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnusableProperties(f"{path}: {error}; give a JSON object of settings") from None
+    if not isinstance(found, dict):
+        raise UnusableProperties(f"{path}: no JSON object; give one of names and values")
+    for name, value in found.items():
+        if not isinstance(value, str | int | float):
+            raise UnusableProperties(f"{path}: {name} is neither text nor number nor truth value; give one of these")
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+
+
 def read_settings(words: Iterable[str]) -> list[Source]:
-    """Settings of properties files and of ``NAME=VALUE``, each with its file; a later one wins.
+    """Settings of properties files, of JSON objects and of ``NAME=VALUE``, each with its file; a later one wins.
 
     Raises:
         UnusableProperties: when a file cannot be read, is of another format, or has a line that is no property.
@@ -561,7 +601,8 @@ def read_settings(words: Iterable[str]) -> list[Source]:
                 f"{word}: not read; give a properties file, or the client's own names as NAME=VALUE{SPRING}"
             )
         else:
-            sources.append((word, read_properties(Path(word))))
+            read = read_object if Path(word).suffix.lower() == ".json" else read_properties
+            sources.append((word, read(Path(word))))
     return sources
 
 
@@ -570,7 +611,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "settings", help=line, description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("settings", nargs="*", metavar="FILE|NAME=VALUE", help="properties files, or single settings")
+    files = "properties files, JSON objects, or single settings"
+    parser.add_argument("settings", nargs="*", metavar="FILE|NAME=VALUE", help=files)
     parser.add_argument(
         "--client",
         choices=CLIENTS,
@@ -589,6 +631,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="GUARANTEE",
         help=f"end with 1 without this guarantee, named by its model; repeat for more: {', '.join(REQUIRABLE)}",
     )
+    parser.add_argument(
+        "--transaction-max-timeout-ms",
+        type=at_least_one,
+        default=DEFAULT_MAX_TIMEOUT_MS,
+        metavar="N",
+        help=f"transaction.max.timeout.ms of the brokers (default {DEFAULT_MAX_TIMEOUT_MS})",
+    )
     add_json(parser, "the judgement")
     parser.set_defaults(run=run)
 
@@ -596,6 +645,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     check_outputs({"--json": arguments.json}, arguments.settings)
+    if not arguments.settings and arguments.client is None:
+        told = "no settings; give FILE or NAME=VALUE, or --client alone to judge its defaults"
+        print(f"kafka-eos settings: {told}", file=sys.stderr)
+        return 2
     try:
         sources = read_settings(arguments.settings)
         given = {name: value for _, settings in sources for name, value in settings.items()}
@@ -607,7 +660,8 @@ def run(arguments: argparse.Namespace) -> int:
     if client in KINDS and arguments.kafka:
         print(f"kafka-eos settings: {client} is no client of Kafka's own; leave --kafka out", file=sys.stderr)
         return 2
-    judged = judge_releases(client, given, [arguments.kafka] if arguments.kafka else tuple(JAVA))
+    releases = [arguments.kafka] if arguments.kafka else tuple(JAVA)
+    judged = judge_releases(client, given, releases, arguments.transaction_max_timeout_ms)
     missing = [each.missing(arguments.require) for each in judged]
     if arguments.json is not None:
         rows = [each.to_json() | {"missing": models} for each, models in zip(judged, missing, strict=True)]

@@ -502,17 +502,21 @@ def producer_settings(given: Given) -> ProducerSettings:
     )
 
 
-def refused_by_brokers(values: Values) -> str:
+def refused_by_brokers(values: Values, most_ms: int = DEFAULT_MAX_TIMEOUT_MS) -> str:
     """Why a broker refuses the transactions of a producer whose settings its client accepts; "" if none does.
+
+    ``most_ms`` is the brokers' ``transaction.max.timeout.ms``.
 
     Kafka: TransactionStateManager.validateTransactionTimeoutMs
     """
     timeout = values.number("transaction.timeout.ms")
-    if not values.has("transactional.id") or 0 < timeout <= DEFAULT_MAX_TIMEOUT_MS:
+    if not values.has("transactional.id") or 0 < timeout <= most_ms:
         return ""
     refused = "initTransactions() fails with INVALID_TRANSACTION_TIMEOUT"
     if timeout <= 0:
         return f"every broker refuses transaction.timeout.ms={timeout}, and {refused}; give one above 0"
+    if most_ms != DEFAULT_MAX_TIMEOUT_MS:
+        return f"brokers with transaction.max.timeout.ms={most_ms} refuse transaction.timeout.ms={timeout}: {refused}"
     return (
         f"a broker refuses transaction.timeout.ms={timeout} unless its transaction.max.timeout.ms, "
         f"{DEFAULT_MAX_TIMEOUT_MS} by default, is as large: {refused}"

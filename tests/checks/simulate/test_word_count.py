@@ -98,7 +98,10 @@ def test_wrong_counts_are_listed_word_by_word() -> None:
 
 
 def test_a_mutant_of_another_machine_is_refused() -> None:
-    with pytest.raises(MalformedRegistry, match="name one of ConsumeTransformProduce"):
+    with pytest.raises(
+        MalformedRegistry,
+        match="of ConsumeTransformProduce; there are NoGenerationCheck, ",
+    ):
         scenarios("NoDuplicateCache")
 
 

@@ -848,6 +848,20 @@ def test_a_declaration_that_is_written_by_hand_is_judged_as_well(
     assert [finding.rule for finding in found] == [TWICE]
 
 
+@pytest.mark.parametrize("everything", [True, False])
+def test_a_question_about_an_application_that_has_written_nothing_has_no_answer(
+    everything: bool, broker: InProcessBroker, app: Application, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app.produce("out", "a")
+    app.end(commit=False)
+    by_hand = written(tmp_path, changed(declaration(), 0, detail={"everything": everything}))
+    broker.call(lambda _: None)
+    assert cli.main(["audit", str(broker.folder), str(by_hand)]) == (1 if everything else 3)
+    said = "not judged output of no input: no output of a declared application is committed, so that nothing was tested"
+    assert said in capsys.readouterr().out
+    assert "could not be judged" not in found(broker, everything=everything)
+
+
 ROLE = "there are the roles 'input' and 'output'"
 
 

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import Record
 from kafka_eos.histories.history import Event, read_history
 from kafka_eos.server.network import Server
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import audit
+from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.rules.applications import NOT_PROCESSED, OFFSET_ALONE, TWICE
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.audit.segments.splits import find_logs
@@ -485,6 +487,9 @@ def test_a_fenced_producer_is_told_if_inputs_are_not_processed(
         "fault": "by a fault of the test",
     }[by]
     assert re.search(rf"here:  'app' was fenced, {reason}: its Produce was refused \(event \d+\)\. A fenced", said)
+    assert ("offsets; make transaction.timeout.ms longer than a batch takes" in said) == (by == "timeout")
+    assert ("offsets; instances that run at the same time need" in said) == (by != "timeout")
+    assert ("warning:  'app' was fenced while it was at work" in said) == (by == "another")
     assert "here:  by their identities: 'b', 'c'\n" in said
 
 
@@ -835,14 +840,17 @@ def test_a_reader_of_uncommitted_inputs_is_a_warning(version: int, broker: InPro
                 Topics=[named | {"Partitions": places}])  # fmt: skip
 
     copy_all(app)
+    broker.create_topic("elsewhere")
     fetch("in", 1)
-    fetch("out", 0)
+    fetch("elsewhere", 0)
     broker.assert_exactly_once(**EXACTLY_ONCE)
     fetch("in", 0)
     with pytest.warns(
         ExactlyOnceWarning, match="client 'app' reads 'in' with isolation.level=read_uncommitted"
     ) as told:
         broker.assert_exactly_once(**EXACTLY_ONCE)
+    fetch("out", 0)
+    assert "warning:  client 'app' reads 'out'" in found(broker, outputs_per_input=2)
     assert told[0].filename == __file__
     assert "warning:  client 'app' reads 'in'" in found(broker, outputs_per_input=2)
 
@@ -875,6 +883,28 @@ def commit(
 def test_members_of_a_generation_that_share_a_transactional_id_are_a_warning() -> None:
     [said] = shared_ids([commit(1, "m1"), commit(2, "m1"), commit(3, "m2"), commit(4, "m1", 2), commit(5, "m2", 2)])
     assert said.startswith("2 members of generation 1 of group 'g' use the transactional.id 'x' (events 1 and 3)")
+
+
+def test_a_producer_that_asks_for_another_epoch_is_no_other_instance(tmp_path: Path) -> None:
+    def event(order: int, action: str, phase: str, producer_id: int, epoch: int, error: int | None = None) -> Event:
+        where = {"topic": "out", "partition": 0} if action == "Produce" else {}
+        return Event(
+            run="r", order=order, process="p", action=action, phase=phase, transactional_id="x", error=error,
+            producer_id=producer_id, producer_epoch=epoch, detail={"request": order // 2}, **where,
+        )  # fmt: skip
+
+    for own, told in ((-1, 1), (7, 0)):
+        events = [
+            event(0, "InitProducerId", "invoke", own, 0),
+            event(1, "InitProducerId", "ok", 7, 2),
+            event(2, "Produce", "invoke", 7, 0),
+            event(3, "Produce", "fail", 7, 0, int(ErrorCode.INVALID_PRODUCER_EPOCH)),
+        ]
+        observed = Observed(
+            application=ASKED, identified=exactly_once.Identified(), events=events, data=tmp_path, open=[],
+            has_members=False,
+        )  # fmt: skip
+        assert len(list(observed.warnings())) == told
 
 
 @pytest.mark.parametrize(
@@ -935,7 +965,10 @@ def test_hints_belong_to_a_rule_and_to_the_application(broker: InProcessBroker, 
     [hint] = observed.hints(NOT_PROCESSED, [])
     assert "'app' aborted a transaction" in hint
     assert not list(observed.hints("duplicate", []))
-    assert not list(observed.hints(OFFSET_ALONE, [])), "there is one topic of outputs only"
+    said = "group 'g' committed offset 1 outside of any transaction, and no output of it appears"
+    alone = Finding(rule=OFFSET_ALONE, topic="in", partition=0, evidence=said)
+    of_two = replace(observed, application=replace(ASKED, outputs=["out", "elsewhere"]))
+    assert not list(of_two.hints(OFFSET_ALONE, [alone])), "its outputs are in none of the topics"
 
 
 # --- what a run met ---------------------------------------------------------------------------------------------------
@@ -969,10 +1002,12 @@ def test_a_test_can_ask_what_its_application_met(broker: InProcessBroker, app: A
         most_partitions=2,
         generations=0,
         refused=Counter({"MESSAGE_TOO_LARGE": 1}),
+        unasked=("elsewhere",),
     )
     assert str(met) == (
         "4 input(s), 2 transaction(s) committed and 2 aborted, offsets of at most 2 partition(s) in one, "
-        "2 start(s) of producers, 0 generation(s) of the group, refused: MESSAGE_TOO_LARGE 1"
+        "2 start(s) of producers, 0 generation(s) of the group, refused: MESSAGE_TOO_LARGE 1; "
+        "written to, and not asked about: elsewhere"
     )
     assert broker.met == [met]
     assert broker.assert_exactly_once() is None, "no application"

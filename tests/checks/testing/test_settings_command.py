@@ -332,7 +332,11 @@ SPRING = "spring.kafka.producer."
         ("a.properties", "a1=\na2=\na3=\na4=\na5=\n", "found: a1, a2, a3, and 2 more\n"),
         ("a.properties", "# nothing\n", "a.properties has no settings; give a properties file of java-producer"),
         ("a.yml", "acks: 1\n", "a.yml: not read; give a properties file, or the client's own names as NAME=VALUE"),
-        ("a.json", '{"acks": 1}\n', "a.json: not read; give a properties file"),
+        ("a.json", '{"spring.kafka.producer.acks": 1}', "; if acks is meant, give it by this name"),
+        ("a.json", '["acks"]', "a.json: no JSON object; give one of names and values"),
+        ("a.json", '{"acks": {"is": 1}}', "a.json: acks is neither text nor number nor truth value"),
+        ("a.json", "acks=1\n", "; give a JSON object of settings"),
+        ("a.properties", f"{SPRING}acks=1\nretries=3\n", "a.properties has names of Spring, which the client does not"),
     ],
 )
 def test_a_file_without_a_setting_of_the_client_cannot_be_used(
@@ -347,23 +351,36 @@ def test_a_file_without_a_setting_of_the_client_cannot_be_used(
         assert not told.out
 
 
+def test_an_object_of_settings_is_read_as_the_clients_read_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "producer.json"
+    file.write_text(
+        '{"transactional.id": "x", "enable.idempotence": false, "linger.ms": 5, "queue.buffering.max.ms": "5"}'
+    )
+    assert main(["settings", str(file)]) == 1
+    assert "refused by librdkafka-producer: transactional.id, enable.idempotence: " in capsys.readouterr().out
+
+
 def test_single_settings_of_which_the_client_knows_none_cannot_be_used(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", f"{SPRING}acks=1", "a=b"]) == 2
     assert "the call has no setting that java-producer knows, and was not judged" in capsys.readouterr().err
     assert main(["settings", "--client", "java-consumer", "acks=all"]) == 2
     assert "the call has no setting that java-consumer knows" in capsys.readouterr().err
     assert main(["settings", "a=b", "acks=1"]) == 0
-    assert main(["settings"]) == 0, "these are the defaults"
+    assert main(["settings"]) == 2
+    assert "no settings; give FILE or NAME=VALUE, or --client alone" in capsys.readouterr().err
+    assert main(["settings", "--client", "java-producer"]) == 0, "these are the defaults"
     for known in ("topic.retention.ms=1", "main.consumer.max.poll.records=1", "application.id=a"):
         assert main(["settings", "--client", "streams", known]) == 0
 
 
 def test_a_prefixed_name_among_others_is_told_before_the_guarantees(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [f"{SPRING}enable-idempotence=false", "linger.ms=1", "other=1"]
+    words = ["own.enable-idempotence=false", "linger.ms=1", "other=1"]
     assert main(["settings", "--require", "IdempotentProducer", *words]) == 0
     told = capsys.readouterr().out
     assert told.splitlines()[1] == (
-        f"WARN {SPRING}enable-idempotence is not read: java-producer has no such setting; if enable.idempotence is "
+        "WARN own.enable-idempotence is not read: java-producer has no such setting; if enable.idempotence is "
         "meant, give it by this name"
     )
     assert told.count("enable-idempotence") == 1
@@ -382,6 +399,13 @@ def test_a_producer_that_brokers_refuse_gives_nothing_that_is_required(
     told = capsys.readouterr().out
     assert (f" ({required}); brokers refuse its transactions\n" in told) is bool(status)
     assert main(["settings", *words]) == 0, "the client accepts them"
+    allowed = ["--transaction-max-timeout-ms", "3600000"]
+    capsys.readouterr()
+    assert main(["settings", "--require", required, *words, *allowed]) == 0
+    assert "\nNO " not in capsys.readouterr().out
+    assert main(["settings", *words, "--transaction-max-timeout-ms", "1000"]) == 0
+    said = f"\nNO   brokers with transaction.max.timeout.ms=1000 refuse transaction.timeout.ms={timeout}: initTrans"
+    assert said in capsys.readouterr().out
 
 
 def test_streams_whose_producer_brokers_refuse_gives_nothing_that_is_required() -> None:

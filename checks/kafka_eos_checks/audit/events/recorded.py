@@ -436,7 +436,7 @@ class _Forms(dict[tuple[Any, ...], int]):
         if place and (action == "Produce" or action in COMMITS):
             named = OF_TOPIC if action == "Produce" else OF_GROUP
         within = WITHIN if action not in FENCING and phase != "fail" else 0
-        ended = ENDED if action in ENDING and phase == "ok" else 0
+        ended = ENDED if action in FENCING and phase == "ok" else 0
         hashed, flags = 0 if topic is None else text_hash(topic), _ISOLATIONS.get(isolation, 0)
         self.rows.append((hashed, place, kind, flags, ends, gives, named, within | ended, action in DECLARATIONS))
         may = {_JOINS: kind != OTHER, _STEPS: step != NO_STEP, _FAILS: phase == "fail"}

@@ -56,7 +56,7 @@ Kafka: KafkaProducer.sendOffsetsToTransaction, ClassicGroup.validateOffsetCommit
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -65,6 +65,7 @@ from kafka_eos_checks.audit.events.recorded import COMMITS
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.declared import Declared, Found, declarations
+from kafka_eos_checks.audit.rules.log import Reason
 from kafka_eos_checks.audit.rules.offsets import GroupLog
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, longest, place_of
 
@@ -77,6 +78,8 @@ APPLICATION_RULES = (*INPUT_RULES, NOT_PROCESSED, OUTPUT_OF_NOTHING, FENCED_GENE
 APART = (OUTPUT_ALONE, OFFSET_ALONE)
 """Rules about an output and its offset that are apart: a mistake, of which other findings may be the result."""
 
+IN_SOME_TOPICS, NEVER_WRITTEN = "no output of it appears in", "no output of it was ever written"
+NOTHING_DONE = Reason("history", "no output of a declared application is committed, so that nothing was tested")
 UNKNOWN, NOBODY = "unknown", "nobody"
 ABORT_FIRST = "abort before you retry; or, if both belong there, say which output each is"
 
@@ -360,7 +363,7 @@ class Input:
         missing = sorted(declared.outputs - there)
         if covering is not None and there and missing:
             behind = f"group {quoted(self.name[0])} committed offset {covering.offset}"
-            said = f"{behind}, and no output of it appears in {', '.join(missing)}"
+            said = f"{behind}, and {IN_SOME_TOPICS} {', '.join(missing)}"
             yield _found(self.run, OFFSET_ALONE, (self.name[1], self.offset), said)
 
     def __str__(self) -> str:
@@ -440,7 +443,7 @@ class Input:
         if not self.processed.given and not attempts:
             yield _found(self.run, SKIPPED, here, f"{behind}, and no member was given it")
         elif not attempts and self.processed.has_outputs:
-            yield _found(self.run, SKIPPED, here, f"{behind}, and no output of it was ever written")
+            yield _found(self.run, SKIPPED, here, f"{behind}, and {NEVER_WRITTEN}")
         elif not attempts:
             for rule in (SKIPPED, OFFSET_ALONE):
                 count(figures[rule], UNKNOWN)
@@ -463,10 +466,12 @@ class Begun:
     Attributes:
         order: the place of its first request in the history.
         touched: the topics and groups of its requests.
+        timed_out: whether the coordinator aborted it, as it was open for too long.
     """
 
     order: int | None
     touched: set[str] = field(default_factory=set)
+    timed_out: bool = False
 
 
 _ATTEMPTING = COMMITS | {"Produce"}
@@ -501,7 +506,7 @@ class Clients:
 
     Attributes:
         begun: by transactional id, its transaction that was begun and not ended.
-        aborted: by transactional id, its last transaction that was aborted, if none was begun since.
+        aborted: by transactional id, its last transaction that was aborted or timed out, if none was begun since.
     """
 
     begun: dict[str, Begun] = field(default_factory=dict)
@@ -515,8 +520,10 @@ class Clients:
         if (event.action, event.phase) in {("EndTxn", "ok"), ("InitProducerId", "ok")} and name in self.begun:
             self._ended[name] += 1
             ended = self.begun.pop(name)
-            if event.detail.get("committed") is False:
+            if event.detail.get("committed") is False or ended.timed_out:
                 self.aborted[name] = ended
+        if event.action == "TimeOut" and name in self.begun:
+            self.begun[name] = replace(self.begun[name], timed_out=True)
         if place is None or event.action not in _ATTEMPTING:
             return None
         request = client_of(event), str(event.detail.get("request")), place
@@ -545,7 +552,7 @@ class Requests:
         batches: by partition, the first and the last offset of each batch that was acknowledged, with its attempt.
         commits: by group, partition and offset, the attempts that committed it.
         begun: by transactional id, its transaction that was never ended.
-        aborted: by transactional id, its last transaction that was aborted, if none was begun since.
+        aborted: by transactional id, its last transaction that was aborted or timed out, if none was begun since.
     """
 
     batches: dict[Place, list[tuple[int, int, Attempt]]] = field(default_factory=lambda: defaultdict(list))
@@ -568,18 +575,29 @@ def _with(order: int | None) -> str:
 def not_ended(declared: Declared, begun: Mapping[str, Begun], aborted: Mapping[str, Begun]) -> str:
     """The transactions that an application began and did not end, or aborted last, in words; "" for none."""
     own = declared.outputs | {declared.group}
+    is_own = {name: each for name, each in (*begun.items(), *aborted.items()) if each.touched & own}
+    late = sorted(name for name, each in is_own.items() if each.timed_out)
     said = [
         f"; transactional.id {quoted(name)} began a transaction{_with(each.order)} and never ended it"
         for name, each in begun.items()
-        if each.touched & own
+        if name in is_own and name not in late
     ]
-    said += [
-        f"; the last transaction of {quoted(name)} was aborted, and nothing of it was written again: seek back to the "
-        "committed offsets after an abort"
-        for name, each in sorted(aborted.items(), key=lambda item: item[0])
-        if each.touched & own
-    ]
+    if late:
+        said.append(
+            f"; the last transaction of {_first_of(late)} was open for longer than its timeout, so that it was aborted "
+            "and its producer fenced: make transaction.timeout.ms longer than a batch takes, or the batches smaller"
+        )
+    if back := sorted(name for name in aborted if name in is_own and name not in late):
+        said.append(
+            f"; the last transaction of {_first_of(back)} was aborted, and nothing of it was written again: seek back "
+            "to the committed offsets after an abort; if it went back, look for what failed each time"
+        )
     return "".join(said)
+
+
+def _first_of(names: Sequence[str]) -> str:
+    """The first name, and how many more there are: an application has a new one for each thread that it replaces."""
+    return quoted(names[0]) + (f" (and of {len(names) - 1} more)" if len(names) > 1 else "")
 
 
 def read_requests(run: Sequence[Event]) -> Requests:

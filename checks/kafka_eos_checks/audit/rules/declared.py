@@ -40,6 +40,12 @@ from kafka_eos_checks.audit.segments.contents import Place, Replicas, longest, p
 
 APPLICATION, TOPIC, RECORD = "DeclareApplication", "DeclareTopic", "DeclareRecord"
 INPUT, OUTPUT = "input", "output"
+FIELDS = {
+    APPLICATION: ("everything",),
+    TOPIC: ("role", "after", "field", "output"),
+    RECORD: ("identity", "output"),
+}
+"""By declaration, the fields of ``detail`` that it can have; besides ``checked`` of an application."""
 Found = tuple[Place, int]  # partition and offset of a record
 
 
@@ -287,7 +293,10 @@ def check_events(told: Sequence[Event], others: Iterable[str] = ()) -> None:
 
 def wrong_in(event: Event) -> str:
     """The reason why a declaration is passed over, or a part of it; "" for none."""
-    detail = event.detail
+    detail, fields = event.detail, FIELDS[event.action]
+    if unknown := sorted(detail.keys() - {*fields, "checked"}):
+        verb = "are" if len(fields) > 1 else "is"
+        return f"with the unknown field detail.{unknown[0]}; there {verb} {', '.join(fields)}"
     if event.action == APPLICATION:
         told = detail.get("everything", True)
         return "" if isinstance(told, bool) else "with detail.everything that is neither true nor false"
@@ -302,6 +311,8 @@ def wrong_in(event: Event) -> str:
         return f"of {event.topic!r} with the role {detail.get('role')!r}; there are the roles {INPUT!r} and {OUTPUT!r}"
     if detail["role"] == INPUT and "output" in detail:
         return f"of {event.topic!r} with detail.output, which only outputs have"
+    if "after" in detail and "field" in detail:
+        return f"of {event.topic!r} with detail.after and detail.field; give one of them"
     no_text = [name for name in ("after", "field", "output") if not isinstance(detail.get(name, ""), str)]
     return f"of {event.topic!r} with no text in detail.{no_text[0]}" if no_text else ""
 

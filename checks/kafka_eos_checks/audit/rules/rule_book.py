@@ -206,6 +206,8 @@ def _writer_of(finding: Finding) -> str:
 _NEVER = "no: what is written stays"
 _SENT_TWICE = "Readers get the same records twice."
 _KEEP = "; delete no segment"
+_OUT_OF_QUESTION = "by DeclareRecord for each record that matters"
+_SENT_TOGETHER = "write every output before the offset is sent"
 _WRITER = "which application wrote it at that time ({writer})"
 _BOTH_READ = (
     f"{_WRITER}; whether consumers have read both copies, by the offsets of their groups, or can skip the second{_KEEP}"
@@ -679,6 +681,15 @@ _RULES: Mapping[str, Rule] = {
         "only offsets whose outputs were sent in the same transaction. If the application drops this input on purpose, "
         "let identity= return None for it",
         missing=_LOGS,
+        cases=(
+            Case(
+                applications.NEVER_WRITTEN,
+                "after an abort an application has to seek back to the first offset of the transaction; without one, "
+                "look for a filter, or for an error that is caught around a send and passed over. Inputs that are "
+                f"dropped on purpose can be left out of the question, {_OUT_OF_QUESTION}",
+                decide="",
+            ),
+        ),
     ),
     applications.OUTPUT_ALONE: Rule(
         subject="checked",
@@ -695,9 +706,18 @@ _RULES: Mapping[str, Rule] = {
         noun="inputs",
         means="The input counts as processed, and an output of it is missing and will not be written any more.",
         ends=_NOT_GIVEN_AGAIN,
-        then="commit offsets in the transaction of the outputs, not by consumer.commit() or enable.auto.commit; write "
-        "every output before the offset is sent",
+        then=f"commit offsets in the transaction of the outputs, not by consumer.commit() or enable.auto.commit; "
+        f"{_SENT_TOGETHER}",
         missing=_LOGS,
+        cases=(
+            Case(
+                applications.IN_SOME_TOPICS,
+                f"{_SENT_TOGETHER}, in the same transaction. If each input has its output in only one of the topics, "
+                f"ask about each topic in a question of its own, {_OUT_OF_QUESTION}",
+                decide="",
+                in_test=f"{_SENT_TOGETHER}, in the same transaction",
+            ),
+        ),
     ),
     applications.NOT_PROCESSED: Rule(
         subject="checked",

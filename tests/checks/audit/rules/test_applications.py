@@ -550,7 +550,11 @@ def test_copies_outside_of_transactions_or_of_nobody_are_in_no_transaction(copie
 
 ABORTED_LAST = (
     "; the last transaction of 'x' was aborted, and nothing of it was written again: "
-    "seek back to the committed offsets after an abort"
+    "seek back to the committed offsets after an abort; if it went back, look for what failed each time"
+)
+TIMED_OUT = (
+    "; the last transaction of 'x' was open for longer than its timeout, so that it was aborted and its producer "
+    "fenced: make transaction.timeout.ms longer than a batch takes, or the batches smaller"
 )
 
 
@@ -569,6 +573,31 @@ def test_an_abort_after_which_nothing_was_written_is_told_with_the_inputs_that_a
     copier.ask("EndTxn", transactional_id="y", detail={"committed": False})
     [finding] = copier.joined(tmp_path / "another").findings
     assert finding.evidence.endswith("no committed offset is past it")
+
+
+def test_a_transaction_that_timed_out_is_told_instead_of_one_without_an_end(copier: Copier, tmp_path: Path) -> None:
+    def said() -> list[str]:
+        folder = tmp_path / str(len(copier.events))
+        return [each.evidence.partition("is past it")[2] for each in copier.joined(folder).findings]
+
+    copier.copy(0)
+    copier.write("v1")
+    copier.end(ControlType.ABORT)
+    copier.events[-2:] = [Event(run="r", process="broker-1", action="TimeOut", phase="ok", transactional_id="x")]
+    assert said() == [TIMED_OUT] * 2
+    copier.ask("InitProducerId", transactional_id="x")
+    assert said() == [TIMED_OUT] * 2
+    copier.copy(1)
+    assert said() == [""]
+
+
+def test_one_of_several_producers_whose_last_transaction_was_aborted_is_named(copier: Copier, tmp_path: Path) -> None:
+    for name in ("y", "x", "z"):
+        copier.write("v0", name)
+        copier.ask("EndTxn", transactional_id=name, detail={"committed": False})
+    copier.end(ControlType.ABORT, "out")
+    [first, *_] = copier.joined(tmp_path).findings
+    assert first.evidence.endswith(ABORTED_LAST.replace("'x'", "'x' (and of 2 more)"))
 
 
 def test_transactions_without_an_end_are_told_in_the_order_in_which_they_began(copier: Copier, tmp_path: Path) -> None:
@@ -770,6 +799,18 @@ def test_a_value_without_the_declared_field_is_its_own_identity(value: str, tmp_
         (
             {"action": "DeclareApplication", "detail": {"everything": "no"}},
             "that is neither true nor false",
+        ),
+        (
+            {"action": "DeclareApplication", "detail": {"everthing": False}},
+            "DeclareApplication with the unknown field detail.everthing; there is everything",
+        ),
+        (
+            {"action": "DeclareTopic", "topic": "out", "detail": {"role": "output", "outputs_per_input": 1}},
+            "DeclareTopic with the unknown field detail.outputs_per_input; there are role, after, field, output",
+        ),
+        (
+            {"action": "DeclareTopic", "topic": "out", "detail": {"role": "output", "after": "x", "field": "id"}},
+            "of 'out' with detail.after and detail.field; give one of them",
         ),
     ],
     ids=str,

@@ -195,6 +195,22 @@ def test_a_marker_that_is_missing_is_neither_called_aborted_nor_for_certain_lost
     assert "by hand" in other[-1]
 
 
+@pytest.mark.parametrize(
+    ("rule", "evidence"),
+    [
+        (SKIPPED, "group 'g' committed offset 2, and no output of it was ever written"),
+        (OFFSET_ALONE, "group 'g' committed offset 2, and no output of it appears in dlq"),
+    ],
+)
+def test_an_input_without_an_output_is_told_how_to_be_left_out_of_a_question(rule: str, evidence: str) -> None:
+    finding = Finding(rule=rule, topic="in", partition=0, evidence=evidence)
+    [step] = [line for line in rule_of(rule).advice(finding) if line.startswith("next: ")]
+    assert step.endswith("by DeclareRecord for each record that matters")
+    assert "DeclareRecord" not in rule_of(rule).next_in_test(finding, Place())
+    other = replace(finding, evidence="group 'g' committed offset 2 in the transaction of its output")
+    assert "DeclareRecord" not in "".join(rule_of(rule).advice(other))
+
+
 def test_an_unknown_rule_has_no_entry() -> None:
     with pytest.raises(KeyError):
         rule_of("no rule")
