@@ -1115,6 +1115,13 @@ def test_data_that_the_next_transaction_has_ended_are_told_with_both_decisions(
     assert hangs(tmp_path) == f"still open when data of epoch 1 came{told}"
 
 
+def test_data_that_are_still_open_with_those_of_the_next_transaction_are_told_with_what_to_do(tmp_path: Path) -> None:
+    coordinator(tmp_path, EMPTY, *ended("COMMIT", 0, 2), ("ONGOING", 1), version=2)
+    partition(tmp_path, 0, ("data", 0), ("data", 1))
+    told = f"its coordinator has committed it (PREPARE_COMMIT at {AT} 2): do not abort it by hand"
+    assert hangs(tmp_path).startswith(f"still open when data of epoch 1 came; {told}")
+
+
 def test_of_a_decision_that_no_given_log_has_only_that_is_told(tmp_path: Path) -> None:
     partition(tmp_path, 0, ("data", 0), ("data", 1), (COMMIT, 2))
     assert hangs(tmp_path).endswith("; COMMIT at offset 2 ended it; its coordinator's decision is in no given log")
