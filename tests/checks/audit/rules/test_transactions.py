@@ -110,16 +110,24 @@ def partition(
 
 
 def coordinator(
-    folder: Path, *states: tuple[str, int], version: int, start: int = 0, partitions: Sequence[int] = (0, 1)
+    folder: Path,
+    *states: tuple[str, int],
+    version: int,
+    start: int = 0,
+    partitions: Sequence[int] = (0, 1),
+    last_pid: int = PID,
 ) -> None:
-    """Write a log of ``__transaction_state`` with these states and epochs of one transactional id."""
+    """Write a log of ``__transaction_state`` with these states and epochs of one transactional id.
+
+    The last state has the producer id ``last_pid``.
+    """
     batches = []
     for number, (name, epoch) in enumerate(states):
         status = TransactionState[name]
         in_transaction = name == "ONGOING" or name.startswith("PREPARE")
         topics = (TopicPartitions(topic="orders", partition_ids=tuple(partitions)),) if in_transaction else ()
         value = TransactionLogValue(
-            producer_id=PID,
+            producer_id=PID if number < len(states) - 1 else last_pid,
             producer_epoch=epoch,
             transaction_timeout_ms=60_000,
             transaction_status=status,
@@ -1145,6 +1153,13 @@ def test_numbers_of_decisions_of_a_producer_that_is_cut_count_each_once(tmp_path
     ends = [step for each in decisions for step in (("data", 0), (ControlType[each], 0))]
     partition(tmp_path, 0, *ends, ("data", 0))
     assert f"has committed 40 and aborted 20 (the last: PREPARE_COMMIT at {AT} 179)" in hangs(tmp_path)
+
+
+def test_decisions_of_an_id_that_has_another_producer_id_now_count_once(tmp_path: Path) -> None:
+    states = [EMPTY, *ended("COMMIT", 0, 1), *ended("ABORT", 0, 1), EMPTY]
+    coordinator(tmp_path, *states, version=0, last_pid=PID + 1)  # in another bucket
+    partition(tmp_path, 0, ("data", 0))
+    assert f"has committed 1 and aborted 1 (the last: PREPARE_ABORT at {AT} 5)" in hangs(tmp_path)
 
 
 def test_a_decision_whose_append_failed_does_not_count(tmp_path: Path) -> None:
