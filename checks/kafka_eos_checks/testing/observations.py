@@ -45,7 +45,7 @@ from kafka_eos_checks.audit.rules.applications import (
 )
 from kafka_eos_checks.audit.rules.declared import Found
 from kafka_eos_checks.audit.segments.contents import Place, place_of, read_contents
-from kafka_eos_checks.audit.segments.splits import find_logs
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
 if TYPE_CHECKING:
     from kafka_eos_checks.testing.exactly_once import Application, Identified, StoredRecord
@@ -261,8 +261,7 @@ class Observed:
         """Yield offsets past inputs whose outputs came in a later transaction, one for each transaction."""
         told: set[Attempt] = set()
         alone = [finding for finding in findings if finding.rule == OUTPUT_ALONE]
-        logs = [log for log in find_logs(self.data) if log.topic == CONSUMER_OFFSETS] if alone else []
-        offsets = Offsets([read_group_log(log) for log in logs])
+        offsets = Offsets([read_group_log(log) for log in (self._offset_logs if alone else ())])
         for finding in alone:
             source = self._input_of(finding)
             if source is None:
@@ -293,9 +292,7 @@ class Observed:
         for identity, source in self.identified.inputs.items():
             if any(not self._is_hidden(output) for _, output in self.identified.outputs.get(identity, ())):
                 visible[source.topic, source.partition].append(source)
-        for log in find_logs(self.data):
-            if log.topic != CONSUMER_OFFSETS:
-                continue
+        for log in self._offset_logs:
             commits = read_group_log(log).commits
             for place, sources in visible.items():
                 own = commits[self.application.group, place]
@@ -632,6 +629,10 @@ class Observed:
     def _is_hidden(self, record: "StoredRecord") -> bool:
         """Whether a record is in a transaction that was aborted, or is open."""
         return record.offset in self._hidden.get((record.topic, record.partition), ())
+
+    @cached_property
+    def _offset_logs(self) -> list[PartitionLog]:
+        return [log for log in find_logs(self.data) if log.topic == CONSUMER_OFFSETS]
 
     @cached_property
     def _hidden(self) -> dict[Place, set[int]]:

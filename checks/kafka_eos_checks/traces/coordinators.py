@@ -42,6 +42,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats.log_directory import Partition, find_log_directories
 from kafka_eos.formats.record_batch import ControlType, RecordBatch
 from kafka_eos.formats.segment import CorruptRegion, RegionKind, StoredBatch, read_segment
@@ -196,18 +197,19 @@ def read_recorded(folder: Path) -> Recorded:
         if begin:
             begins[name] = begin
         if replica.topic == TOPIC:
-            for key, record in _state_records(batches):
+            for key, record in _state_records(name, batches):
                 records[key].append(record)
                 if begin:
                     given[key] = begin
         else:
-            entries[name] = list(_entries(stored for stored in batches if stored.batch.base_offset >= begin))
+            entries[name] = list(_entries(name, (each for each in batches if each.batch.base_offset >= begin)))
             if batches or not begin:
                 new[name] = begin_of_new(_first_batch(batches))
     return Recorded(dict(records), entries, begins, given, {name: ms for name, ms in new.items() if ms >= 0})
 
 
 _Placed = TypeVar("_Placed", StateRecord, ToldRecord)
+_Decoded = TypeVar("_Decoded")
 
 
 def since(records: Sequence[_Placed], begin: int) -> list[_Placed]:
@@ -259,23 +261,31 @@ def _batches(partition: Partition) -> Iterator[StoredBatch]:
             yield region
 
 
-def _state_records(batches: Iterable[StoredBatch]) -> Iterator[tuple[str, StateRecord]]:
+def _state_records(name: str, batches: Iterable[StoredBatch]) -> Iterator[tuple[str, StateRecord]]:
     for stored in batches:
         batch = stored.batch
-        for record in batch.records():
+        for record in _decoded(name, batch, RecordBatch.records):
             offset = batch.base_offset + record.offset_delta
             try:
                 key, value = decode_key(record.key or b""), decode_value(record.value)
             except MalformedTransactionRecord as error:
-                raise UnreadableLog(f"{TOPIC} offset {offset}: {error}") from None
+                raise UnreadableLog(f"{name} offset {offset}: {error}") from None
             yield key.transactional_id, StateRecord(batch.partition_leader_epoch, offset, value)
 
 
-def _entries(batches: Iterable[StoredBatch]) -> Iterator[WrittenBatch | WrittenMarker]:
+def _decoded(name: str, batch: RecordBatch, decode: Callable[[RecordBatch], _Decoded]) -> _Decoded:
+    """The records of a log's batch, or its marker, although a batch with the right CRC may have none of the format."""
+    try:
+        return decode(batch)
+    except MalformedBatch as error:
+        raise UnreadableLog(f"{name} offset {batch.base_offset}: {error}") from None
+
+
+def _entries(name: str, batches: Iterable[StoredBatch]) -> Iterator[WrittenBatch | WrittenMarker]:
     for stored in batches:
         batch = stored.batch
         writer, offset = (batch.producer_id, batch.producer_epoch), batch.base_offset
-        control = batch.control_record()
+        control = _decoded(name, batch, RecordBatch.control_record)
         if control is not None:
             yield WrittenMarker(*writer, control.control_type, control.coordinator_epoch, offset)
         elif batch.producer_id != NO_PRODUCER_ID and not batch.is_control:

@@ -681,6 +681,11 @@ def test_before_version_2_markers_of_an_epoch_are_counted(tmp_path: Path) -> Non
     complete = "at least 7 transactions of the epoch are complete, the last transaction 7 of 't' (COMPLETE_COMMIT, "
     assert finding.evidence.startswith(complete), "it is not claimed which of them lack their marker"
     assert finding.evidence.endswith("and the log ends without the markers of 3 of them, found 4")
+    both(tmp_path, 2, kept=(), version=1, apart=FAR)
+    of_another = (data(0, NOW + 12, pid=PID + 1), marker(1, NOW + 25, ControlType.COMMIT, epoch=0, pid=PID + 1))
+    partition(tmp_path, *of_another, name="orders-1")
+    [finding] = [each for each in run([tmp_path], one_moment=True).findings if each.rule == TORN]
+    assert finding.evidence.startswith("transaction 1 of 't': COMPLETE_COMMIT, "), "only one is due"
     both(tmp_path, 8, kept=range(7), version=1, apart=FAR)
     assert unjudged(tmp_path) == ({"made-again": 1}, 0), "the log may have been made after the first decision"
     both(tmp_path, 8, kept=range(4), version=1)

@@ -456,6 +456,7 @@ def test_a_used_address_is_reported_and_one_that_others_reach_is_warned_of(
     ("arguments", "said"),
     [
         (("--host", "0.0.0.0"), "--any-client allows it"),  # noqa: S104 - is refused
+        (("--host", "broker.example.org"), "--any-client allows it"),
         (("--brokers", "0"), "--brokers is 1 to 100"),
         (("--brokers", "101"), "--brokers is 1 to 100"),
         (("--port", "65535", "--brokers", "2"), "--port is 0 to 65535"),
@@ -477,6 +478,7 @@ LIMITS = {field.name: 1000 + place for place, field in enumerate(fields(Limits))
     ("arguments", "settings"),
     [
         ((), Settings()),
+        (("--host", "localhost"), Settings()),
         (("--default-partitions", "3"), Settings(default_partitions=3)),
         (("--transaction-version", "1"), Settings(transactions=TransactionSettings(version=1))),
         (

@@ -14,7 +14,7 @@ from google_crc32c import value as crc32c
 from hypothesis import given
 from hypothesis import strategies as some
 
-from kafka_eos.formats.record_batch import CHECKED_FROM, ControlType
+from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, ControlType
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.formats.transaction_log import (
     MalformedTransactionRecord,
@@ -32,7 +32,7 @@ from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
-from kafka_eos_checks.traces import command, coordinators, leaders, replays, transitions
+from kafka_eos_checks.traces import command, coordinators, leaders, replays, scan, transitions
 from kafka_eos_checks.traces.coordinators import (
     Recorded,
     StateRecord,
@@ -499,6 +499,23 @@ def test_zeroes_in_the_middle_are_unreadable_and_not_the_end_of_a_log(copy: Path
     assert f"at byte {gone.position}" in of_logs(copy)[segment.parent.name]
     with pytest.raises(coordinators.UnreadableLog, match=f"at byte {gone.position}"):
         coordinators.read_recorded(copy)
+
+
+def test_a_batch_whose_records_cannot_be_decoded_is_unreadable_though_its_crc_is_right(copy: Path) -> None:
+    for pattern, wanted in (("*/[a-z]*/*.log", True), ("*/__transaction_state-*/*.log", False)):
+        segment, spoiled = batches(copy, pattern, lambda batch, wanted=wanted: batch.is_control is wanted)[0]
+        only_replica(segment)
+        patched(segment, spoiled, spoiled.position + HEADER_BYTES, b"\x01")  # a record of -1 bytes
+        said = f"^{segment.parent.name} offset {spoiled.batch.base_offset}: "
+        with pytest.raises(coordinators.UnreadableLog, match=said):
+            coordinators.read_recorded(copy)
+    assert f"at byte {spoiled.position}" in of_logs(copy)[segment.parent.name]
+
+
+def test_bytes_after_a_piece_that_are_no_offset_begin_no_batch(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"\xff" * 8)
+    piece = Piece(source=0, log="orders-0", path=str(tmp_path / "log"), start=0, end=0, first=0)
+    assert scan._following(piece) == -1
 
 
 def test_a_log_without_a_segment_in_the_middle_is_judged_from_the_next_one_on(copy: Path) -> None:

@@ -183,6 +183,14 @@ def test_transactions_that_are_not_over_are_counted_at_the_end(
     assert "kafka-eos watch: reports of transactions that are not over: 1\n" in capsys.readouterr().err
 
 
+def test_a_single_look_finds_what_hangs_also_if_reading_takes_several_answers(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(7, 0, 0)
+    log.data(7, 0, 1)
+    written.batches_a_fetch = lambda: 1
+    assert follow(written.watcher(), None, threading.Event(), once=True, show=lambda _: None).wrong == 1
+
+
 def test_the_clock_has_whole_milliseconds_since_the_epoch() -> None:
     assert isinstance(command.now_ms(), int)
     assert abs(command.now_ms() - 1000 * time.time()) < 60_000

@@ -227,6 +227,7 @@ WHOLE = {"format": FORMAT, "reports": 2, "latest": [], "state": {}}
         (lambda folder: (folder / CHECKPOINT).write_text("{"), "is no checkpoint"),
         (lambda folder: (folder / CHECKPOINT).write_text("[]"), "is no checkpoint"),
         (lambda folder: (folder / CHECKPOINT).write_text("[" * 100_000), "is no checkpoint"),
+        (lambda folder: (folder / CHECKPOINT).write_bytes(b"\xff"), "is no checkpoint"),
         *(
             (lambda folder, own=own: (folder / CHECKPOINT).write_text(json.dumps(WHOLE | own)), "is no checkpoint")
             for own in ({"reports": "2"}, {"latest": None}, {"latest": [2]})

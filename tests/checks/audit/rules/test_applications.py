@@ -573,6 +573,10 @@ def test_an_abort_after_which_nothing_was_written_is_told_with_the_inputs_that_a
     copier.ask("EndTxn", transactional_id="y", detail={"committed": False})
     [finding] = copier.joined(tmp_path / "another").findings
     assert finding.evidence.endswith("no committed offset is past it")
+    copier.send_offset(3)
+    copier.end(ControlType.ABORT)
+    [finding] = copier.joined(tmp_path / "offsets alone").findings
+    assert finding.evidence.endswith(f"no committed offset is past it{ABORTED_LAST}")
 
 
 def test_a_transaction_that_timed_out_is_told_instead_of_one_without_an_end(copier: Copier, tmp_path: Path) -> None:

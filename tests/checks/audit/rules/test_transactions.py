@@ -110,16 +110,24 @@ def partition(
 
 
 def coordinator(
-    folder: Path, *states: tuple[str, int], version: int, start: int = 0, partitions: Sequence[int] = (0, 1)
+    folder: Path,
+    *states: tuple[str, int],
+    version: int,
+    start: int = 0,
+    partitions: Sequence[int] = (0, 1),
+    last_pid: int = PID,
 ) -> None:
-    """Write a log of ``__transaction_state`` with these states and epochs of one transactional id."""
+    """Write a log of ``__transaction_state`` with these states and epochs of one transactional id.
+
+    The last state has the producer id ``last_pid``.
+    """
     batches = []
     for number, (name, epoch) in enumerate(states):
         status = TransactionState[name]
         in_transaction = name == "ONGOING" or name.startswith("PREPARE")
         topics = (TopicPartitions(topic="orders", partition_ids=tuple(partitions)),) if in_transaction else ()
         value = TransactionLogValue(
-            producer_id=PID,
+            producer_id=PID if number < len(states) - 1 else last_pid,
             producer_epoch=epoch,
             transaction_timeout_ms=60_000,
             transaction_status=status,
@@ -1131,6 +1139,13 @@ def test_data_that_the_next_transaction_has_ended_are_told_with_both_decisions(
     assert hangs(tmp_path) == f"still open when data of epoch 1 came{told}"
 
 
+def test_data_that_are_still_open_with_those_of_the_next_transaction_are_told_with_what_to_do(tmp_path: Path) -> None:
+    coordinator(tmp_path, EMPTY, *ended("COMMIT", 0, 2), ("ONGOING", 1), version=2)
+    partition(tmp_path, 0, ("data", 0), ("data", 1))
+    told = f"its coordinator has committed it (PREPARE_COMMIT at {AT} 2): do not abort it by hand"
+    assert hangs(tmp_path).startswith(f"still open when data of epoch 1 came; {told}")
+
+
 def test_of_a_decision_that_no_given_log_has_only_that_is_told(tmp_path: Path) -> None:
     partition(tmp_path, 0, ("data", 0), ("data", 1), (COMMIT, 2))
     assert hangs(tmp_path).endswith("; COMMIT at offset 2 ended it; its coordinator's decision is in no given log")
@@ -1154,6 +1169,13 @@ def test_numbers_of_decisions_of_a_producer_that_is_cut_count_each_once(tmp_path
     ends = [step for each in decisions for step in (("data", 0), (ControlType[each], 0))]
     partition(tmp_path, 0, *ends, ("data", 0))
     assert f"has committed 40 and aborted 20 (the last: PREPARE_COMMIT at {AT} 179)" in hangs(tmp_path)
+
+
+def test_decisions_of_an_id_that_has_another_producer_id_now_count_once(tmp_path: Path) -> None:
+    states = [EMPTY, *ended("COMMIT", 0, 1), *ended("ABORT", 0, 1), EMPTY]
+    coordinator(tmp_path, *states, version=0, last_pid=PID + 1)  # in another bucket
+    partition(tmp_path, 0, ("data", 0))
+    assert f"has committed 1 and aborted 1 (the last: PREPARE_ABORT at {AT} 5)" in hangs(tmp_path)
 
 
 def test_a_decision_whose_append_failed_does_not_count(tmp_path: Path) -> None:
