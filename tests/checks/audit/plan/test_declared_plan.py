@@ -7,7 +7,7 @@ import pytest
 
 from kafka_eos_checks.audit.plan import declared_stages
 from kafka_eos_checks.audit.plan.declared_plan import _unknown
-from kafka_eos_checks.audit.plan.declared_stages import TOGETHER, DeclaredLogs, report_once
+from kafka_eos_checks.audit.plan.declared_stages import DeclaredLogs, report_once
 from kafka_eos_checks.audit.rules.applications import UNKNOWN, Candidate, Offsets
 from kafka_eos_checks.audit.rules.offsets import GroupLog
 from kafka_eos_checks.audit.segments.splits import PartitionLog
@@ -63,14 +63,3 @@ def test_of_the_inputs_of_a_transaction_the_first_is_reported_in_whatever_order_
     for order in ((0, 1, 2), (2, 1, 0), (1, 0, 2)):
         [found] = report_once(0, [[some[number] for number in order]])
         assert found.offset == 0  # type: ignore[attr-defined]
-
-
-def test_candidates_of_transactions_that_one_has_in_common_are_reported_together() -> None:
-    one, other = ("x", 0), ("x", 1)
-    some: list[Candidate] = [
-        Candidate(SimpleNamespace(offset=number), (PLACE, number), frozenset(attempts))  # type: ignore[arg-type]
-        for number, attempts in enumerate([{one}, {one, other}, {other}])
-    ]
-    rows = [*report_once(0, [[(0, attempt, each) for each in some for attempt in each.transactions]])]
-    assert {row.kind for row in rows} == {TOGETHER}
-    assert sorted(each.at for row in rows for each in row.value) == [each.at for each in some], "each once"
