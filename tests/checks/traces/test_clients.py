@@ -259,7 +259,7 @@ def test_what_the_judge_of_leaders_does_not_look_at_is_said(
     capsys: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
     assert cli.main(["check", "traces", "example:replicated-violations", *options]) == 3
-    assert "not by sequences and offsets: `kafka-eos audit` judges these" in capsys.readouterr().out
+    assert "sequences, offsets and all other producers are for `kafka-eos audit`" in capsys.readouterr().out
 
 
 def test_a_reason_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
