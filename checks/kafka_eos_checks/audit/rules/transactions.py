@@ -901,6 +901,10 @@ class _Group:
         for marker in self.markers[first:]:
             if self._is_later(marker):
                 matching.postpone(self.partition, [marker], self.recent_after, self.why_later)
+            elif self.committed and _may_be_by_hand(marker):
+                matching.unmatched.append(Unmatched(self.partition, marker, tuple(self.committed)))
+                for each in self.committed:
+                    matching.saw(each, self.partition, self.commit)
             elif len(own) != 1 or marker.ends is None or marker.ends.epoch != own[0].data_epoch or own[0].replaced:
                 matching.leave(self.partition, [marker], why)
             elif self.partition.place in own[0].partitions and not marker.contradicts(own[0].decision):
@@ -977,7 +981,8 @@ def torn_by_epoch(matching: Matching) -> Iterator[Finding]:
 
     A COMMIT of the epoch after its data's is of transaction version 2, where the epoch of the data names the
     transaction. An ABORT of the data's own epoch that comes after it is not of the coordinator, which uses the next
-    epoch by then: somebody aborted by hand what the coordinator has committed.
+    epoch by then: somebody aborted by hand what the coordinator has committed. So is any ABORT of the data's own epoch
+    if the transaction before it was of version 2, too: a client that uses version 2 does not go back.
     """
     by_epoch: dict[tuple[int, int], dict[ControlType, list[Placed]]] = defaultdict(dict)
     by_hand: list[Placed] = []
@@ -995,9 +1000,10 @@ def torn_by_epoch(matching: Matching) -> Iterator[Finding]:
             yield _torn(markers, "the transaction of this epoch")
     for partition, marker in by_hand:
         committed = by_epoch.get((marker.producer_id, marker.epoch), {}).get(ControlType.COMMIT, [])
-        if any(commit.stamped_ms + SKEW_MS < marker.stamped_ms for _, commit in committed):
+        is_later = any(commit.stamped_ms + SKEW_MS < marker.stamped_ms for _, commit in committed)
+        if is_later or (committed and (marker.producer_id, marker.epoch - 1) in by_epoch):
             found = _torn([(partition, marker), *committed], f"the transaction of epoch {marker.epoch}")
-            yield replace(found, evidence=f"{found.evidence}; this ABORT came later, and by hand")
+            yield replace(found, evidence=f"{found.evidence}; this ABORT is by hand")
 
 
 def _without_data(placed: Placed) -> bool:

@@ -283,7 +283,7 @@ def test_an_abort_by_hand_of_what_was_committed_is_torn_although_no_log_has_its_
         torn = [each for each in found(tmp_path / name) if each[0] == TORN]
         assert torn == ([(TORN, 1, 1)] if is_torn else []), name
     evidence = figures(tmp_path / "by hand")[TORN].evidence
-    said = "the transaction of epoch 3: ABORT here, COMMIT at orders-0 offset 1; this ABORT came later, and by hand"
+    said = "the transaction of epoch 3: ABORT here, COMMIT at orders-0 offset 1; this ABORT is by hand"
     assert said in evidence
 
 
@@ -343,6 +343,17 @@ def test_an_abort_by_hand_within_a_transaction_of_version_2_tears_it_if_it_is_co
     assert (found(tmp_path), told(tmp_path)) == ([(TORN, 0, 3)], [])
     said = f"transaction 1 of 't': ABORT here, COMMIT at orders-1 offset 3, orders-0 offset {4 + len(after)}"
     assert said in evidence(tmp_path, TORN)
+
+
+@pytest.mark.parametrize("after", [[], [("data", 1)]], ids=["nothing", "more data"])
+@pytest.mark.parametrize("states", [1, 3], ids=["the last state", "the last transaction"])
+def test_an_abort_by_hand_within_a_transaction_is_found_although_the_coordinators_log_is_compacted(
+    states: int, after: list[Step], tmp_path: Path
+) -> None:
+    coordinator(tmp_path, *ended("COMMIT", 1, 2)[-states:], version=2, start=5)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1), ("data", 1), (ABORT, 1), *after, (COMMIT, 2))
+    partition(tmp_path, 1, ("data", 0), (COMMIT, 1), ("data", 1), (COMMIT, 2))
+    assert alone(tmp_path, is_torn).count("ABORT here, COMMIT at orders-1 offset 3") == 1
 
 
 @pytest.mark.parametrize("after", [[], [("data", 0)]], ids=["nothing", "more data"])
