@@ -17,14 +17,21 @@ MOST_PRODUCERS = 10_000  # of which transactions are kept after a round: those t
 MOST_ENDS = 200_000  # in a round
 
 
+BY_HAND = "ABORT by hand"  # the decision of such an end, in JSON
+
+
 class End(NamedTuple):
-    """The first end of a transaction that was read: the decision, the place of its marker, and the round of reading."""
+    """The first end of a transaction that was read: the decision, the place of its marker, and the round of reading.
+
+    An end is by hand if its marker is an ABORT that has the epoch of its data (``kafka-transactions abort``).
+    """
 
     decision: ControlType
     place: Place
     offset: int
     round: int
     torn: bool = False
+    by_hand: bool = False
 
 
 class Endings:
@@ -42,7 +49,33 @@ class Endings:
         self._size = 0
         self._many: set[int] = set()  # producers of more than LAST_TRANSACTIONS
 
-    def add(self, producer_id: int, epoch: int, decision: ControlType, place: Place, offset: int) -> End | None:
+    def add_by_hand(self, producer_id: int, epoch: int, place: Place, offset: int) -> End | None:
+        """Remember an ABORT that has the epoch of its data, if that names one transaction; see :meth:`add`.
+
+        It does if the transaction before it had an epoch of its own. Otherwise the ABORT may be of version 1.
+        """
+        if epoch not in self.ends.get(producer_id, ()):
+            return None
+        return self.add(producer_id, epoch + 1, ControlType.ABORT, place, offset, by_hand=True)
+
+    def add_without_data(self, producer_id: int, epoch: int, place: Place) -> End | None:
+        """Take a COMMIT that ends no data: return the ABORT by hand before it that ended them, as :meth:`add` does."""
+        before = self.ends.get(producer_id, {}).get(epoch)
+        if before is None or not before.by_hand or before.torn or before.place != place:
+            return None
+        self.ends[producer_id][epoch] = before._replace(torn=True)
+        return before
+
+    def add(
+        self,
+        producer_id: int,
+        epoch: int,
+        decision: ControlType,
+        place: Place,
+        offset: int,
+        *,
+        by_hand: bool = False,
+    ) -> End | None:
         """Remember an end; return an end of the same transaction with the other decision, once for each transaction."""
         own = self.ends[producer_id] = self.ends.pop(producer_id, {})
         before = own.get(epoch)
@@ -51,7 +84,7 @@ class Endings:
                 return None
             own[epoch] = before._replace(torn=True)
             return before
-        own[epoch] = End(decision, place, offset, self._round)
+        own[epoch] = End(decision, place, offset, self._round, by_hand=by_hand)
         self._size += 1
         if len(own) > LAST_TRANSACTIONS:
             self._many.add(producer_id)
@@ -91,9 +124,12 @@ class Endings:
             for epoch, end in own.items():
                 # A torn transaction has a row for each decision.
                 for decision in (ControlType.COMMIT, ControlType.ABORT) if end.torn else (end.decision,):
-                    yield pid, epoch, decision.name, *end.place, end.offset
+                    is_by_hand = end.by_hand and decision is ControlType.ABORT
+                    yield pid, epoch, BY_HAND if is_by_hand else decision.name, *end.place, end.offset
 
     def resume(self, rows: list[list[Any]]) -> None:
         """Take the rows of :meth:`to_json`, as ends of this round."""
         for pid, epoch, decision, topic, number, offset in rows:
-            self.add(pid, epoch, ControlType[decision], (topic, number), offset)
+            by_hand = decision == BY_HAND
+            kind = ControlType.ABORT if by_hand else ControlType[decision]
+            self.add(pid, epoch, kind, (topic, number), offset, by_hand=by_hand)

@@ -63,13 +63,17 @@ class OpenTransaction:
 
 
 class Ending(NamedTuple):
-    """A marker that ended data of the epoch before its own, so that its epoch names one transaction (KIP-890)."""
+    """A marker that ended data of the epoch before its own, so that its epoch names one transaction (KIP-890).
+
+    Or one that may show an abort by hand: an ABORT with the epoch of its data, or a COMMIT without data.
+    """
 
     offset: int
     producer_id: int
     epoch: int
     decision: ControlType
     since: Since
+    data_epoch: int | None
 
 
 class Reported(NamedTuple):
@@ -193,9 +197,11 @@ class PartitionState:
                 self.open.pop(pid, None)
                 decision = decisions.get(number)
                 taken.reports += self._ended(pid, offset, decision, now_ms)
-                if decision is not None and opened is not None and opened.epoch == epoch - 1:
+                data_epoch = None if opened is None else opened.epoch
+                by_hand = data_epoch == (epoch if decision is ControlType.ABORT else None)
+                if decision is not None and (by_hand or data_epoch == epoch - 1):
                     marked = Since(ms=since(offset).ms, clock=Clock.BROKER)
-                    taken.endings.append(Ending(offset, pid, epoch, decision, marked))
+                    taken.endings.append(Ending(offset, pid, epoch, decision, marked, data_epoch))
             elif opened is None or opened.epoch < epoch:
                 if opened is not None and not opened.hangs:
                     evidence = f"still open when data of epoch {epoch} came"

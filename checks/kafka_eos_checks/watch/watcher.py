@@ -15,8 +15,9 @@ this, because that report has what it blocks; one that is found to hang later na
 
 A transaction is *torn* if it was committed on a partition and aborted on another one. Markers alone show that if each
 transaction has an epoch of its own, one below its markers' (transaction version 2). An epoch of version 1 names many
-transactions, so nothing is reported about them. How a transaction ended is remembered until each partition was read up
-to its end, so partitions may be read one after the other
+transactions, so nothing is reported about them. An ABORT by hand has the epoch of its data, as those of version 1 have.
+So it counts only if the producer's transaction before it was read and is of version 2. How a transaction ended is
+remembered until each partition was read up to its end, so partitions may be read one after the other
 (:class:`kafka_eos_checks.watch.endings.Endings`).
 
 A report of a transaction is *resolved* when its marker is read, or when everything was read and the last stable offset
@@ -440,7 +441,13 @@ class Watcher:
     def _torn(self, state: PartitionState, ending: Ending) -> Iterator[Report]:
         """Remember how a transaction ended on a partition, and see whether it ended otherwise on another one."""
         own, told = (state.topic, state.partition), self.endings.forgotten
-        other = self.endings.add(ending.producer_id, ending.epoch, ending.decision, own, ending.offset)
+        by_hand = ending.data_epoch == ending.epoch
+        if by_hand:
+            other = self.endings.add_by_hand(ending.producer_id, ending.epoch, own, ending.offset)
+        elif ending.data_epoch is None:
+            other = self.endings.add_without_data(ending.producer_id, ending.epoch, own)
+        else:
+            other = self.endings.add(ending.producer_id, ending.epoch, ending.decision, own, ending.offset)
         if self.endings.forgotten and not told:
             self.tell(
                 f"more than {MOST_ENDS:,} transactions ended in partitions that were read before others were: torn "
@@ -450,6 +457,7 @@ class Watcher:
             (topic, number), offset = other.place, other.offset
             evidence = "the transaction of this epoch: "
             evidence += f"{ending.decision.name} here, {other.decision.name} at {topic}-{number} offset {offset}"
+            evidence += "; the ABORT is by hand" if by_hand or other.by_hand else ""
             report = state.report(TORN, ending.offset, evidence, ending.since, (ending.producer_id, ending.epoch))
             yield replace(report, decision=DECISIONS[ending.decision])
 

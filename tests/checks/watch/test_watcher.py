@@ -666,6 +666,69 @@ def test_a_transaction_that_is_committed_here_and_aborted_there_is_torn_once(wri
     assert found(watcher, at=NOW + 20_000) == []
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("later", [False, True])
+def test_an_abort_by_hand_within_a_transaction_that_is_committed_tears_it(
+    later: bool, elsewhere: bool, is_restarted: bool, written: Written
+) -> None:
+    ended(written, EPOCH + 1, COMMIT)
+    log, other = written.logs[PLACE], written.logs.setdefault(("orders", 1), Log())
+    log.data(PID, EPOCH + 1, 0)
+    log.marker(PID, EPOCH + 1, ABORT)
+    watcher = written.watcher()
+    assert found(watcher) == []
+    if is_restarted:
+        kept, watcher = watcher.to_json(), written.watcher()
+        watcher.resume(json.loads(json.dumps(kept)))
+    if later:
+        log.data(PID, EPOCH + 1, 1)
+    if elsewhere:
+        other.data(PID, EPOCH + 1, 0)
+    log.marker(PID, EPOCH + 2, COMMIT)
+    other.marker(PID, EPOCH + 2, COMMIT)
+    [report] = looks(watcher, at=NOW + 10_000)
+    assert (report.rule, report.producer_epoch, report.decision) == (TORN, EPOCH + 2, "committed")
+    evidence = "the transaction of this epoch: COMMIT here, ABORT at orders-0 offset 3; the ABORT is by hand"
+    assert report.evidence == evidence
+    assert found(watcher, at=NOW + 20_000) == []
+
+
+def test_an_abort_by_hand_after_the_commit_of_another_partition_tears_the_transaction(written: Written) -> None:
+    ended(written, EPOCH + 1, COMMIT, COMMIT)
+    ended(written, EPOCH + 2, COMMIT, epoch=EPOCH + 1)
+    hung = written.logs["orders", 1]
+    hung.data(PID, EPOCH + 1, 0)
+    hung.marker(PID, EPOCH + 1, ABORT)
+    [report] = looks(written.watcher())
+    evidence = "the transaction of this epoch: ABORT here, COMMIT at orders-0 offset 3; the ABORT is by hand"
+    assert report.evidence == evidence
+
+
+@pytest.mark.parametrize("before", [[], [EPOCH]], ids=["the first transaction", "one of version 1"])
+def test_an_abort_with_the_epoch_of_its_data_may_be_of_version_1(before: list[int], written: Written) -> None:
+    """A client of version 1 goes on in version 2 with the epoch that it has."""
+    log = written.logs[PLACE]
+    for epoch in before:
+        log.data(PID, epoch, 0)
+        log.marker(PID, epoch, COMMIT)
+    log.data(PID, EPOCH, len(before))
+    log.marker(PID, EPOCH, ABORT)
+    log.data(PID, EPOCH, len(before) + 1)
+    log.marker(PID, EPOCH + 1, COMMIT)
+    assert found(written.watcher()) == []
+
+
+def test_an_abort_by_hand_of_what_is_aborted_tears_nothing(written: Written) -> None:
+    ended(written, EPOCH + 1, COMMIT)
+    log = written.logs[PLACE]
+    log.data(PID, EPOCH + 1, 0)
+    log.marker(PID, EPOCH + 1, ABORT)
+    log.data(PID, EPOCH + 1, 1)
+    log.marker(PID, EPOCH + 2, ABORT)
+    assert found(written.watcher()) == []
+
+
 def test_an_epoch_of_version_1_names_no_transaction(written: Written) -> None:
     ended(written, EPOCH, COMMIT, ABORT)
     assert found(written.watcher()) == []

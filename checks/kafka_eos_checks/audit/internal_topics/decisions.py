@@ -96,6 +96,7 @@ class Decisions:
         decision: the number of a :class:`kafka_eos.formats.record_batch.ControlType`.
         partitions: index into ``sets``.
         decided_ms: when it was decided, in milliseconds since the epoch, on the coordinator's clock.
+        started_ms: when it began, on the coordinator's clock.
         completed: whether the coordinator says that all markers are written.
         replaced: whether a record other than its COMPLETE came next.
         completed_ms: when its COMPLETE was appended, in milliseconds since the epoch; -1 if that did not come next.
@@ -113,6 +114,7 @@ class Decisions:
     decision: Narrow
     partitions: Narrow
     decided_ms: Ints
+    started_ms: Ints
     completed: NDArray[np.bool_]
     replaced: NDArray[np.bool_]
     completed_ms: Ints
@@ -149,7 +151,7 @@ class Decisions:
 
 
 DTYPES: dict[str, Any] = {
-    **dict.fromkeys(("offset", "producer_id", "decided_ms", "completed_ms"), np.int64),
+    **dict.fromkeys(("offset", "producer_id", "decided_ms", "started_ms", "completed_ms"), np.int64),
     **dict.fromkeys(("completed", "replaced"), np.bool_),
     **dict.fromkeys(("transactional_id", "number", "data_epoch", "marker_epoch"), np.int32),
     **dict.fromkeys(("version", "decision", "partitions"), np.int32),

@@ -110,6 +110,7 @@ class Transaction:
         decision: COMMIT or ABORT.
         partitions: the partitions that get a marker.
         decided_ms: when it was decided, in milliseconds since the epoch, on the coordinator's clock.
+        started_ms: when it began, on the coordinator's clock.
         completed: whether the coordinator says that all markers are written.
         replaced: whether a record other than its COMPLETE came next. Then the coordinator gave up the append, and may
             have written none of the markers.
@@ -127,6 +128,7 @@ class Transaction:
     decision: ControlType
     partitions: frozenset[Place]
     decided_ms: int
+    started_ms: int = -1
     completed: bool = False
     replaced: bool = False
     completed_ms: int = -1
@@ -351,6 +353,7 @@ def _follow_transaction(
             decision=PREPARED[after.transaction_status],
             partitions=after.partitions(),
             decided_ms=after.transaction_last_update_timestamp_ms,
+            started_ms=after.transaction_start_timestamp_ms,
         )
     )
 

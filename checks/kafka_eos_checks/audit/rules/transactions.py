@@ -31,7 +31,8 @@ the marker of the next transaction, if that transaction has this decision and no
 
     An ABORT that ends data which belongs to none of the coordinator's transactions is *told*: somebody ended a hanging
     transaction by hand (``kafka-transactions abort``). If the data belongs to a transaction that was committed, it is a
-    ``torn transaction``.
+    ``torn transaction``. Before transaction version 2 these are the data of the transaction that was open when the
+    ABORT was written: an ABORT by hand has the data's epoch, and is older than any decision that it could be of.
 
 ``hanging transaction``
     A transaction that is open at the end of the log, although the coordinator's log says that the transaction is
@@ -806,14 +807,21 @@ class _Group:
                 unsure = Matching()
                 unsure.leave(self.partition, self.markers, MADE_AGAIN)
                 return unsure
+        if found.unmatched:
+            by_hand = self._follow(own, len(own) if self.partition.start else earlier, by_hand=True)
+            if all(_may_be_by_hand(each.marker) and not each.is_decided for each in by_hand.unmatched):
+                return by_hand
         return found
 
-    def _follow(self, own: list[Transaction], earlier: int) -> Matching:
+    def _follow(self, own: list[Transaction], earlier: int, *, by_hand: bool = False) -> Matching:
         """Follow all ways in which markers may belong to transactions. A state is how many of them have a marker.
 
         Args:
             own: transactions with this partition, in order.
             earlier: how many of them may be older than the partition.
+            by_hand: whether an ABORT before the decision is taken for one by hand. It may have ended data of the
+                transaction that was open then, which gets its own marker later. So the time of a marker counts: it is
+                of the last transaction that was decided by then.
         """
         matching = Matching()
         possible = set(range(earlier + 1))
@@ -826,7 +834,10 @@ class _Group:
                 for before in possible
                 for after in _ways(marker, own, before)
                 if not marker.contradicts(own[after - 1].decision)
+                and not (by_hand and _may_be_by_hand(marker) and marker.stamped_ms < own[after - 1].decided_ms)
             }
+            if by_hand:
+                ways = {n for n in ways if n == len(own) or marker.stamped_ms < own[n].decided_ms} or ways
             if ways:
                 possible = ways
                 if len(ways) == 1 and not self._is_later(marker):
@@ -838,12 +849,16 @@ class _Group:
             meant = [own[n] for n in sorted(possible) if n < len(own)]
             if marker.ends is None:
                 meant += [own[n - 1] for n in sorted(possible) if n]
-            if marker.decision is ControlType.ABORT and marker.ends is not None and marker.ends.epoch == marker.epoch:
+            if _may_be_by_hand(marker):
+                if by_hand:
+                    meant = [each for each in meant if each.started_ms <= marker.stamped_ms]
                 meant = [*self.committed, *meant]
                 for each in self.committed:
                     matching.saw(each, self.partition, self.commit)
             known = tuple(meant or (() if own else self.transactions[:1]))
             matching.unmatched.append(self._unmatched(marker, known, own, max(possible)))
+            if by_hand and _may_be_by_hand(marker):
+                continue
             # Either the marker is wrong, or markers before it are missing. One finding is enough for both.
             first = min(possible)
             alike = (n + 1 for n in range(first, len(own)) if not marker.contradicts(own[n].decision))
@@ -886,6 +901,10 @@ class _Group:
         for marker in self.markers[first:]:
             if self._is_later(marker):
                 matching.postpone(self.partition, [marker], self.recent_after, self.why_later)
+            elif self.committed and _may_be_by_hand(marker):
+                matching.unmatched.append(Unmatched(self.partition, marker, tuple(self.committed)))
+                for each in self.committed:
+                    matching.saw(each, self.partition, self.commit)
             elif len(own) != 1 or marker.ends is None or marker.ends.epoch != own[0].data_epoch or own[0].replaced:
                 matching.leave(self.partition, [marker], why)
             elif self.partition.place in own[0].partitions and not marker.contradicts(own[0].decision):
@@ -893,6 +912,11 @@ class _Group:
             else:
                 matching.unmatched.append(Unmatched(self.partition, marker, (own[0],)))
         return matching
+
+
+def _may_be_by_hand(marker: Marker) -> bool:
+    """Whether a marker is as ``kafka-transactions abort`` writes it: an ABORT with the epoch of its data."""
+    return marker.decision is ControlType.ABORT and marker.ends is not None and marker.ends.epoch == marker.epoch
 
 
 def _ways(marker: Marker, own: list[Transaction], before: int) -> Iterator[int]:
@@ -945,7 +969,7 @@ def _without_transaction(unmatched: Unmatched) -> Finding:
     lacks = "by then the log has no more" if unmatched.has_alike else "the log has no"
     evidence = f"{marker.decision.name}, but {lacks} {which}"
     if marker.decision is ControlType.ABORT and marker.ends is not None and not unmatched.is_decided:
-        by_hand = f"{evidence}: a transaction that hung since offset {marker.ends.offset} was aborted by hand"
+        by_hand = f"{evidence}: a transaction that was open since offset {marker.ends.offset} was aborted by hand"
         return partition.finding(NO_TRANSACTION, marker, by_hand, Kind.TOLD)
     if unmatched.later is not None:
         evidence = f"{marker.decision.name} out of turn: it is wrong, or {unmatched.otherwise}"
@@ -957,7 +981,8 @@ def torn_by_epoch(matching: Matching) -> Iterator[Finding]:
 
     A COMMIT of the epoch after its data's is of transaction version 2, where the epoch of the data names the
     transaction. An ABORT of the data's own epoch that comes after it is not of the coordinator, which uses the next
-    epoch by then: somebody aborted by hand what the coordinator has committed.
+    epoch by then: somebody aborted by hand what the coordinator has committed. So is any ABORT of the data's own epoch
+    if the transaction before it was of version 2, too: a client that uses version 2 does not go back.
     """
     by_epoch: dict[tuple[int, int], dict[ControlType, list[Placed]]] = defaultdict(dict)
     by_hand: list[Placed] = []
@@ -975,9 +1000,10 @@ def torn_by_epoch(matching: Matching) -> Iterator[Finding]:
             yield _torn(markers, "the transaction of this epoch")
     for partition, marker in by_hand:
         committed = by_epoch.get((marker.producer_id, marker.epoch), {}).get(ControlType.COMMIT, [])
-        if any(commit.stamped_ms + SKEW_MS < marker.stamped_ms for _, commit in committed):
+        is_later = any(commit.stamped_ms + SKEW_MS < marker.stamped_ms for _, commit in committed)
+        if is_later or (committed and (marker.producer_id, marker.epoch - 1) in by_epoch):
             found = _torn([(partition, marker), *committed], f"the transaction of epoch {marker.epoch}")
-            yield replace(found, evidence=f"{found.evidence}; this ABORT came later, and by hand")
+            yield replace(found, evidence=f"{found.evidence}; this ABORT is by hand")
 
 
 def _without_data(placed: Placed) -> bool:

@@ -72,19 +72,20 @@ COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 PID = 7
 NOW = 1_700_000_000_000
 
-# ("data", epoch), ("plain", epoch) without the transactional bit, (a marker, epoch), ("hole", offsets)
-Step = tuple[str, int] | tuple[ControlType, int]
+# ("data", epoch), ("plain", epoch) without the transactional bit, (a marker, epoch), ("hole", offsets);
+# or (a marker, epoch, when it is written)
+Step = tuple[str, int] | tuple[ControlType, int] | tuple[ControlType, int, int]
 
 
 def partition(
     folder: Path, number: int, *steps: Step, start: int = 0, at: int = NOW, pid: int = PID, marked_at: int | None = None
 ) -> None:
     """Write partition ``number`` of orders; data and markers of one producer take one offset each."""
-    stamp = at if marked_at is None else marked_at
     batches: list[RecordBatch] = []
     offset = start
-    for what, value in steps:
+    for what, value, *own in steps:
         if isinstance(what, ControlType):
+            stamp = own[0] if own else (at if marked_at is None else marked_at)
             marker = ControlRecord(control_type=what, coordinator_epoch=0)
             batches.append(
                 build_control_batch(marker, producer_id=pid, producer_epoch=value, base_offset=offset, timestamp=stamp)
@@ -116,14 +117,18 @@ def coordinator(
     start: int = 0,
     partitions: Sequence[int] = (0, 1),
     last_pid: int = PID,
+    in_turn: bool = False,
 ) -> None:
     """Write a log of ``__transaction_state`` with these states and epochs of one transactional id.
 
-    The last state has the producer id ``last_pid``.
+    The last state has the producer id ``last_pid``. A transaction begins with its ONGOING if they begin in turn, and at
+    the beginning of the log otherwise.
     """
     batches = []
+    started = NOW
     for number, (name, epoch) in enumerate(states):
         status = TransactionState[name]
+        started = NOW + number if in_turn and name == "ONGOING" else started
         in_transaction = name == "ONGOING" or name.startswith("PREPARE")
         topics = (TopicPartitions(topic="orders", partition_ids=tuple(partitions)),) if in_transaction else ()
         value = TransactionLogValue(
@@ -133,7 +138,7 @@ def coordinator(
             transaction_status=status,
             transaction_partitions=topics,
             transaction_last_update_timestamp_ms=NOW + number,
-            transaction_start_timestamp_ms=NOW,
+            transaction_start_timestamp_ms=started,
             client_transaction_version=version,
         )
         record = Record(key=TransactionLogKey(transactional_id="t").encode(), value=value.encode())
@@ -280,7 +285,7 @@ def test_an_abort_by_hand_of_what_was_committed_is_torn_although_no_log_has_its_
         torn = [each for each in found(tmp_path / name) if each[0] == TORN]
         assert torn == ([(TORN, 1, 1)] if is_torn else []), name
     evidence = figures(tmp_path / "by hand")[TORN].evidence
-    said = "the transaction of epoch 3: ABORT here, COMMIT at orders-0 offset 1; this ABORT came later, and by hand"
+    said = "the transaction of epoch 3: ABORT here, COMMIT at orders-0 offset 1; this ABORT is by hand"
     assert said in evidence
 
 
@@ -342,12 +347,41 @@ def test_an_abort_by_hand_within_a_transaction_of_version_2_tears_it_if_it_is_co
     assert said in evidence(tmp_path, TORN)
 
 
+@pytest.mark.parametrize("after", [[], [("data", 1)]], ids=["nothing", "more data"])
+@pytest.mark.parametrize("states", [1, 3], ids=["the last state", "the last transaction"])
+def test_an_abort_by_hand_within_a_transaction_is_found_although_the_coordinators_log_is_compacted(
+    states: int, after: list[Step], tmp_path: Path
+) -> None:
+    coordinator(tmp_path, *ended("COMMIT", 1, 2)[-states:], version=2, start=5)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1), ("data", 1), (ABORT, 1), *after, (COMMIT, 2))
+    partition(tmp_path, 1, ("data", 0), (COMMIT, 1), ("data", 1), (COMMIT, 2))
+    assert alone(tmp_path, is_torn).count("ABORT here, COMMIT at orders-1 offset 3") == 1
+
+
+@pytest.mark.parametrize("after", [[], [("data", 0)]], ids=["nothing", "more data"])
+@pytest.mark.parametrize(("decision", "began", "tears"), [(COMMIT, 0, True), (COMMIT, 1, False), (ABORT, 0, False)])
+def test_an_abort_by_hand_within_a_transaction_of_version_1_tears_it_if_it_is_committed(
+    decision: ControlType, began: int, tears: bool, after: list[Step], tmp_path: Path
+) -> None:
+    states = [("EMPTY", 0), *ended("COMMIT", 0, 1), *ended(decision.name, 0, 1), *ended("COMMIT", 0, 1)]
+    coordinator(tmp_path, *states, version=1, partitions=[0], in_turn=True)
+    by_hand: list[Step] = [("data", 0), (ABORT, 0, NOW + 4 - began), *after, (decision, 0, NOW + 5)]
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 0, NOW + 2), *by_hand, ("data", 0), (COMMIT, 0, NOW + 8))
+    if not tears:
+        is_told = decision is COMMIT or after  # otherwise it is as the coordinator's own, written twice
+        assert (found(tmp_path), told(tmp_path)) == ([], [(0, 3)] if is_told else [])
+        return
+    assert (found(tmp_path), told(tmp_path)) == ([(TORN, 0, 3)], [])
+    said = f"transaction 1 of 't': ABORT here, COMMIT at orders-0 offset {4 + len(after)}"
+    assert said in evidence(tmp_path, TORN)
+
+
 @pytest.mark.parametrize(("states", "lacks"), [(4, "the log has no"), (7, "by then the log has no more")])
 def test_an_abort_by_hand_is_told_with_what_the_log_had_by_then(states: int, lacks: str, tmp_path: Path) -> None:
     coordinator(tmp_path, *TV1[:states], version=1, partitions=[0])
     partition(tmp_path, 0, ("data", 0), (ABORT, 0), marked_at=NOW + 1)
     [note] = [each for each in run([tmp_path], one_moment=True).notes if each.rule == NO_TRANSACTION]
-    by_hand = "with this partition: a transaction that hung since offset 0 was aborted by hand"
+    by_hand = "with this partition: a transaction that was open since offset 0 was aborted by hand"
     assert note.evidence == f"ABORT, but {lacks} PREPARE_ABORT at epoch 0 {by_hand}"
 
 
@@ -457,9 +491,9 @@ def test_a_partition_that_is_younger_than_a_transaction_needs_no_marker_of_it(tm
     partition(tmp_path / "young", 0, ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0), at=NOW + 4)
     assert found(tmp_path / "young") == []
     coordinator(tmp_path / "old", *TV1, version=0, partitions=[0])
-    partition(tmp_path / "old", 0, ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0), marked_at=NOW + 1)
+    partition(tmp_path / "old", 0, ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0), marked_at=NOW - 1)
     assert found(tmp_path / "old") == []
-    assert told(tmp_path / "old") == [(0, 1)], "an ABORT before the first decision"
+    assert told(tmp_path / "old") == [(0, 1)], "an ABORT before the first transaction"
 
 
 @pytest.mark.parametrize(("later_ms", "unknown"), [(-1, 2), (0, 2), (1, 0)])

@@ -589,6 +589,7 @@ class _Fold:
             decision=decision,
             partitions=self.set[rows],
             decided_ms=self.states.transaction_last_update_timestamp_ms[self.order[rows]],
+            started_ms=self.states.transaction_start_timestamp_ms[self.order[rows]],
             completed=completed,
             replaced=there & ~completes,
             completed_ms=completed_ms,

@@ -156,8 +156,8 @@ class Proof(NamedTuple):
     Attributes:
         producer_id: the producer id.
         judged: the figures; None if any of the markers is not proved.
-        decisions: rows of producer id, epoch of the data and decision: those of markers that cannot be judged, of which
-            no two may contradict each other; shape (n, 3).
+        decisions: rows of producer id, epoch of the data and decision: those of markers that cannot be judged, and of
+            COMMITs of version 2, of which no two may contradict each other; shape (n, 3).
     """
 
     producer_id: int
@@ -499,10 +499,14 @@ class _Columns:
         return fine
 
     def _may_have_both(self, left: Flags) -> Flags:
-        """The unjudged markers that end data of the epoch before, and the ABORTs that end data of their own epoch."""
+        """The unjudged markers that end data of the epoch before, and the ABORTs that end data of their own epoch.
+
+        And all COMMITs that end data of the epoch before, because such an ABORT may be of the same data.
+        """
         ahead = self.epoch - self.data_epoch
         by_hand = (ahead == 0) & (self.decision == ControlType.ABORT)
-        told: Flags = left & self.has_data & ((ahead == 1) | by_hand) & (self.decision != NO_DECISION)
+        told: Flags = self.has_data & ((ahead == 1) | by_hand) & (self.decision != NO_DECISION)
+        told &= left | (self.decision == ControlType.COMMIT)
         return told
 
     def _both_decisions(self, left: Flags) -> Flags:
