@@ -51,10 +51,10 @@ The audit proves by columns that most of a history agrees with the logs
 
 ``transaction committed without its application``
     A ``Send`` of a transaction (``detail.transaction``) whose value a COMMIT marker made visible, although the client
-    never invoked ``CommitTransaction`` for that transaction, or each such call was answered ``fail``. If the value was
-    sent in several transactions, it is of those that their application does not know as aborted. *Unknown*: a client
-    without events for its transactions; a marker after a hole, because the hole may have had the transaction's own
-    marker.
+    never invoked ``CommitTransaction`` for that transaction, or each such call was answered ``fail``, or its
+    ``AbortTransaction`` was answered ``ok``. If the value was sent in several transactions, it is of those that their
+    application does not know as aborted. *Unknown*: a client without events for its transactions; a marker after a
+    hole, because the hole may have had the transaction's own marker.
 
 :data:`HISTORY_RULES` also has the rules of :mod:`readers` (answers to applications, records given to readers), of
 :mod:`applications` (inputs, outputs and offsets) and of :mod:`sent_offsets` (offsets sent in transactions).
@@ -229,7 +229,8 @@ def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Itera
         if event.action == "CommitTransaction"
     ]
     called, failed = (Counter(ended for phase, ended in commits if phase == one) for one in ("invoke", "fail"))
-    asked = set(called - failed)
+    aborted = told_aborted(run)
+    asked = set(called - failed) - aborted
     telling: set[str] = set()
     sources: dict[tuple[str, bytes], set[_Ended]] = defaultdict(set)
     for event in run:
@@ -240,7 +241,6 @@ def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Itera
             telling.add(event.process)
         elif event.action == "Send" and event.topic is not None and value is not None:
             sources[event.topic, encoded(str(value))].add((event.process, number))
-    aborted = told_aborted(run)
     committed: set[_Ended] = set()
     places: dict[_Ended, tuple[Place, int, int]] = {}
     for place, own in sorted(replicas.items()):
@@ -258,7 +258,8 @@ def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Itera
         if process not in telling:
             count(figures, "unknown")
             continue
-        why = "although it was told that the commit failed" if ended in called else "which it never asked for"
+        told = "it is aborted" if ended in aborted else "the commit failed"
+        why = f"although it was told that {told}" if ended in called else "which it never asked for"
         evidence = f"transaction {number} of {process} was committed (marker at offset {marker}), {why}"
         yield Finding(
             rule=UNASKED,

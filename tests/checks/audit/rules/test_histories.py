@@ -425,6 +425,8 @@ def test_what_a_marker_commits_without_the_application_asking_is_found_once(tmp_
     [finding] = join(numbered(failed), [log]).findings
     assert finding.evidence.endswith("(marker at offset 4), although it was told that the commit failed")
     assert found([*failed, again], [log]) == [], "the second call may have committed it"
+    [finding] = join(numbered([*both, again, replace(asked("AbortTransaction", 1), phase="ok")]), [log]).findings
+    assert finding.evidence.endswith("(marker at offset 4), although it was told that it is aborted")
 
 
 def test_a_value_that_was_sent_again_after_an_abort_is_of_the_transaction_that_was_not_aborted(tmp_path: Path) -> None:

@@ -371,7 +371,7 @@ def join_transactions(ends: Rows, held: Rows, setting: Setting) -> Transactions:
     first_commit = np.full(count, _FAR)
     np.minimum.at(first_commit, np.searchsorted(names, ends["ended"][commits]), setting.when(ends)[commits])
     committed = any_of(held["committed"])
-    unasked = committed & (failed | ~asked)
+    unasked = committed & (failed | undone | ~asked)
     undone_in_part = told & any_of(held["hidden"])
     given_undone = any_of(held["polled"]) & undone
     given_early = (first_poll != _FAR) & (first_commit >= first_poll)
