@@ -99,7 +99,7 @@ def join(
         findings += delivered(run, replicas, result.figures[ABORTED_DELIVERED], covered=covered)
         findings += precommitted(run, replicas, result.figures[PRECOMMITTED])
         findings += polled(run, replicas, result.figures[POLL_SKIP], result.figures[NON_MONOTONIC])
-        findings += inconsistent(run, replicas, result.figures[INCONSISTENT])
+        findings += inconsistent(run, replicas, result.figures[INCONSISTENT], covered=covered)
         findings += went_back(run, result.figures[STABLE_WENT_BACK])
         lonely = all(event.action in DECLARATIONS for event in run)
         if any(event.action in DECLARATIONS for event in run):

@@ -1055,7 +1055,7 @@ def judge_run(
     findings += undone(transactions, replicas, figures[COMMITTED_MISSING], covered=covered)
     findings += delivered(own, replicas, figures[ABORTED_DELIVERED], covered=covered)
     findings += precommitted(own, replicas, figures[PRECOMMITTED])
-    findings += inconsistent(events(spots["at"]), replicas, figures[INCONSISTENT])
+    findings += inconsistent(events(spots["at"]), replicas, figures[INCONSISTENT], covered=covered)
     findings += polled(events(unlogged), replicas, figures[POLL_SKIP], figures[NON_MONOTONIC])
     counted: Figures = {}  # not used, because follow_bucket has counted the steps
     steps = _steps_of(picked["passed"] + picked["back"], told_of, run)

@@ -5,19 +5,20 @@ The audit proves by columns that most of a history agrees with the logs
 :mod:`kafka_eos_checks.audit.oracle.readable_histories`, lets them judge everything.
 
 ``acknowledged but lost``
-    A ``Send`` that was answered ``ok`` for an offset at which no replica of the partition has its value. *Unknown*,
-    and no finding: an offset below the start of a log, in a hole or in a damaged region of it; a ``Send`` without an
-    offset whose value is nowhere in the logs. For a replicated partition give all replicas, because one may lag.
-    Where no log of the partition is given, readers decide: it is a finding if a reader has passed over the offset and
-    no reader was given the value. *Unknown*: no reader passed it; a ``Send`` of a transaction that its application does
-    not know as committed.
+    A ``Send`` that was answered ``ok`` for an offset at which no replica of the partition has its value; a log without
+    holes may have a marker there. *Unknown*, and no finding: an offset below the start of a log, in a hole or in a
+    damaged region of it; a ``Send`` without an offset whose value is nowhere in the logs. For a replicated partition
+    give all replicas, because one may lag. Where no log of the partition is given, readers decide: it is a finding if a
+    reader has passed over the offset and no reader was given the value. *Unknown*: no reader passed it; a ``Send`` of a
+    transaction that its application does not know as committed.
 
 ``duplicate value``
-    A value that clients sent n times to a topic and that one broker's logs of the topic have at more than n offsets.
-    The rule counts by topic because a client that leaves the partition to its library does not know it when it sends.
-    Values of aborted transactions, or of transactions still open at the log's end, do not count, because a client sends
-    them again. Where no log of the topic is given, the rule counts the offsets at which readers were given the value,
-    except readers of uncommitted data.
+    A value that clients sent n times to a topic and that one broker's logs of the topic have at more than n offsets. A
+    ``Send`` that was answered ``fail`` does not count among the n: its client may send the value again. The rule counts
+    by topic because a client that leaves the partition to its library does not know it when it sends. Values of aborted
+    transactions, or of transactions still open at the log's end, do not count, because a client sends them again. Where
+    no log of the topic is given, the rule counts the offsets at which readers were given the value, except readers of
+    uncommitted data.
 
 ``refused without cause``
     A fatal refusal of a producer that nobody fenced and that did nothing wrong. A request that a test had answered with
@@ -50,9 +51,10 @@ The audit proves by columns that most of a history agrees with the logs
 
 ``transaction committed without its application``
     A ``Send`` of a transaction (``detail.transaction``) whose value a COMMIT marker made visible, although the client
-    never invoked ``CommitTransaction`` for that transaction. If the value was sent in several transactions, it is of
-    those that their application does not know as aborted. *Unknown*: a client without events for its transactions; a
-    marker after a hole, because the hole may have had the transaction's own marker.
+    never invoked ``CommitTransaction`` for that transaction, or each such call was answered ``fail``, or its
+    ``AbortTransaction`` was answered ``ok``. If the value was sent in several transactions, it is of those that their
+    application does not know as aborted. *Unknown*: a client without events for its transactions; a marker after a
+    hole, because the hole may have had the transaction's own marker.
 
 :data:`HISTORY_RULES` also has the rules of :mod:`readers` (answers to applications, records given to readers), of
 :mod:`applications` (inputs, outputs and offsets) and of :mod:`sent_offsets` (offsets sent in transactions).
@@ -78,12 +80,13 @@ from kafka_eos_checks.audit.rules.readers import (
     COMMITTED_MISSING,
     READER_RULES,
     given,
+    look,
     passed_over,
     told_aborted,
 )
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
-from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, encoded, place_of
+from kafka_eos_checks.audit.segments.contents import Figures, Place, Replicas, count, encoded, place_of
 
 LOST, DUPLICATE_VALUE, REFUSED = "acknowledged but lost", "duplicate value", "refused without cause"
 UNASKED = "transaction committed without its application"
@@ -118,7 +121,7 @@ def lost(run: Sequence[Event], replicas: Replicas, figures: Figures, *, covered:
             count(figures, "unknown")
             continue
         own = replicas.get(place, ())
-        states = [_look(contents, event.offset, str(value), covered) for _, contents in own]
+        states = [look(contents, event.offset, str(value), covered) for _, contents in own]
         states = states or [read.look(event, place)]
         if "there" in states:
             continue
@@ -174,29 +177,15 @@ class _Read:
         return "nothing: readers went past it, and none was given it" if is_passed else "unknown"
 
 
-def _look(contents: Contents, offset: int | None, value: str, covered: bool) -> str:
-    """The record at an offset: ``there``, ``unknown``, or, in words, the record that is there instead.
-
-    The offset is None if the leader answered a retry as a duplicate without an offset.
-    """
-    if offset is None:
-        return "there" if encoded(value) in contents.offsets else "unknown"
-    if offset in contents.values:
-        stored = contents.values[offset]
-        found = None if stored is None else stored.decode(errors="replace")
-        return "there" if found == value else repr(found)
-    if contents.start is not None and offset >= contents.end and not contents.damaged_end and covered:
-        return f"nothing: the log ends before offset {contents.end}"
-    return "unknown"
-
-
 def duplicate_values(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
     """Find values that a broker's logs of a topic have, or readers were given, more often than clients sent them."""
     sends: Counter[tuple[str, str]] = Counter()  # topic, value
+    failed: Counter[tuple[str, str]] = Counter()
+    counts = {"invoke": sends, "fail": failed}
     for event in run:
         value = event.detail.get("value")
-        if (event.action, event.phase) == ("Send", "invoke") and event.topic is not None and value is not None:
-            sends[event.topic, str(value)] += 1
+        if event.action == "Send" and event.phase in counts and event.topic is not None and value is not None:
+            counts[event.phase][event.topic, str(value)] += 1
     figures["checked"] = int(figures["checked"]) + len(sends)
     topics = {topic for topic, _ in sends}
     stored: dict[tuple[str, str, str], list[tuple[int, int]]] = defaultdict(list)  # broker, topic, value -> places
@@ -210,8 +199,10 @@ def duplicate_values(run: Sequence[Event], replicas: Replicas, figures: Figures)
         for offset, text in sorted(values.items()) if topic in topics - with_logs else ():
             stored["", topic, text].append((partition, offset))
     for (broker, topic, value), at in stored.items():
-        if 0 < (sent := sends[topic, value]) < len(at):
-            partition, offset = at[sent]
+        sent, done = sends[topic, value], max(sends[topic, value] - failed[topic, value], 0)
+        if sent and done < len(at):
+            partition, offset = at[done]
+            failures = f", of which {sent - done} failed," if done < sent else ""
             where = ", ".join(f"{topic}-{p} offset {o}" for p, o in at)
             yield Finding(
                 rule=DUPLICATE_VALUE,
@@ -220,7 +211,7 @@ def duplicate_values(run: Sequence[Event], replicas: Replicas, figures: Figures)
                 broker=broker,
                 offset=offset,
                 run=run[0].run,
-                evidence=f"{quoted(value)} was sent {sent} time(s) and is at {where}",
+                evidence=f"{quoted(value)} was sent {sent} time(s){failures} and is at {where}",
             )
 
 
@@ -232,7 +223,14 @@ def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Itera
 
     A value that was sent again after an abort is of the transaction that was not aborted.
     """
-    asked: set[_Ended] = set()
+    commits = [
+        (event.phase, (event.process, event.detail.get("transaction")))
+        for event in run
+        if event.action == "CommitTransaction"
+    ]
+    called, failed = (Counter(ended for phase, ended in commits if phase == one) for one in ("invoke", "fail"))
+    aborted = told_aborted(run)
+    asked = set(called - failed) - aborted
     telling: set[str] = set()
     sources: dict[tuple[str, bytes], set[_Ended]] = defaultdict(set)
     for event in run:
@@ -241,11 +239,8 @@ def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Itera
             continue
         if event.action in {"BeginTransaction", "CommitTransaction", "AbortTransaction"}:
             telling.add(event.process)
-        if event.action == "CommitTransaction":
-            asked.add((event.process, number))
         elif event.action == "Send" and event.topic is not None and value is not None:
             sources[event.topic, encoded(str(value))].add((event.process, number))
-    aborted = told_aborted(run)
     committed: set[_Ended] = set()
     places: dict[_Ended, tuple[Place, int, int]] = {}
     for place, own in sorted(replicas.items()):
@@ -263,9 +258,9 @@ def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Itera
         if process not in telling:
             count(figures, "unknown")
             continue
-        evidence = (
-            f"transaction {number} of {process} was committed (marker at offset {marker}), which it never asked for"
-        )
+        told = "it is aborted" if ended in aborted else "the commit failed"
+        why = f"although it was told that {told}" if ended in called else "which it never asked for"
+        evidence = f"transaction {number} of {process} was committed (marker at offset {marker}), {why}"
         yield Finding(
             rule=UNASKED,
             topic=place[0],

@@ -19,8 +19,8 @@
 
 ``inconsistent offsets``
     Two events (a ``Poll``, a ``Send`` that was answered ``ok``) have different values for one offset, or a ``Poll`` has
-    a value that no replica has there. Each offset is reported once. (A ``Send`` that contradicts the logs is
-    ``acknowledged but lost``.)
+    a value that no replica has there, or an offset at which every replica has a marker, or ended before. Each offset is
+    reported once. (A ``Send`` that contradicts the logs is ``acknowledged but lost``.)
 
 ``aborted record delivered``
     A ``Poll`` of a reader of committed data gave a record of a transaction that an ABORT marker ended, that is open at
@@ -272,7 +272,9 @@ def polled(run: Sequence[Event], replicas: Replicas, skips: Figures, backward: F
             count(skips, UNKNOWN)
 
 
-def inconsistent(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+def inconsistent(
+    run: Iterable[Event], replicas: Replicas, figures: Figures, *, covered: bool = True
+) -> Iterator[Finding]:
     """Find offsets for which events or logs have different values."""
     known: dict[tuple[Place, int], tuple[str | None, str]] = {}
     found: set[tuple[Place, int]] = set()
@@ -293,9 +295,30 @@ def inconsistent(run: Iterable[Event], replicas: Replicas, figures: Figures) -> 
         elif event.action == "Poll" and stored and (None if value is None else encoded(value)) not in stored:
             there = None if stored[0] is None else stored[0].decode(errors="replace")
             why = f"{event.process} was given {_or_null(value)}, the log has {_or_null(there)}"
+        elif event.action == "Poll" and own and not stored:
+            states = [look(contents, event.offset, str(value), covered) for _, contents in own]
+            why = "" if "unknown" in states else f"{event.process} was given {_or_null(value)}; there is {states[0]}"
         if why:
             found.add(at)
             yield _finding(INCONSISTENT, event, place, longest(replicas, place)[0], event.offset, why)
+
+
+def look(contents: Contents, offset: int | None, value: str, covered: bool) -> str:
+    """The record at an offset: ``there``, ``unknown``, or, in words, the record that is there instead.
+
+    The offset is None if the leader answered a retry as a duplicate without an offset.
+    """
+    if offset is None:
+        return "there" if encoded(value) in contents.offsets else "unknown"
+    if offset in contents.values:
+        stored = contents.values[offset]
+        found = None if stored is None else stored.decode(errors="replace")
+        return "there" if found == value else repr(found)
+    if contents.whole and contents.start is not None and offset < contents.end:
+        return "a marker"
+    if contents.start is not None and offset >= contents.end and not contents.damaged_end and covered:
+        return f"nothing: the log ends before offset {contents.end}"
+    return "unknown"
 
 
 def _or_null(value: str | None) -> str:

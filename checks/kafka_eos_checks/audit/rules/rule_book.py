@@ -586,7 +586,7 @@ _RULES: Mapping[str, Rule] = {
     histories.DUPLICATE_VALUE: Rule(
         subject="checked",
         noun="values",
-        means="A client's record is stored twice. " + _SENT_TWICE,
+        means="A client's record is stored twice, or although its send is known to have failed. " + _SENT_TWICE,
         ends=_NEVER,
         then=_EXPLAIN,
     ),
@@ -602,7 +602,7 @@ _RULES: Mapping[str, Rule] = {
     histories.UNASKED: Rule(
         subject="checked",
         noun="committed transactions",
-        means="Records were committed although their application had not asked for it.",
+        means="Records were committed although their application had not asked for it, or was told that it failed.",
         ends=_NEVER,
         then=_EXPLAIN,
         missing=_LOGS,
@@ -650,7 +650,7 @@ _RULES: Mapping[str, Rule] = {
     readers.INCONSISTENT: Rule(
         subject="checked",
         noun="offsets told",
-        means="Two clients were told of different records at one offset.",
+        means="Two clients were told of different records at one offset, or a reader of one that no log has there.",
         ends="no",
         then=_EXPLAIN,
     ),

@@ -52,7 +52,7 @@ from kafka_eos_checks.audit.rules.applications import (
 from kafka_eos_checks.audit.rules.declared import Declared, WrongQuestion
 from kafka_eos_checks.audit.rules.histories import Join
 from kafka_eos_checks.audit.rules.offsets import GroupLog
-from kafka_eos_checks.audit.rules.readers import POLL_SKIP
+from kafka_eos_checks.audit.rules.readers import INCONSISTENT, POLL_SKIP
 from kafka_eos_checks.audit.segments.contents import Figures, read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.models.registry import Registry
@@ -886,13 +886,14 @@ def test_members_may_be_given_and_commit_any_offset(tmp_path: Path) -> None:
     copier = at_offsets(FAR, FAR[0] + 1, HIGHEST)
     given = (*FAR, 1 << 50)  # the last is past the log's end
     copier.events = [each for own in enumerate(given) for each in (polled(*own, G), not_there(*own))]
-    assert copier.judged(tmp_path, [])[0] == [f"{SKIPPED} in {offset}" for offset in given]
+    found = [f"{INCONSISTENT} in {1 << 50}", *(f"{SKIPPED} in {offset}" for offset in given)]
+    assert copier.judged(tmp_path, [])[0] == found
 
 
 def test_readers_may_pass_over_any_number_of_offsets(tmp_path: Path) -> None:
     copier = at_offsets(FAR)
     copier.events = [polled(0, FAR[0]), polled(9, HIGHEST)]
-    assert copier.judged(tmp_path, [])[0] == [f"{POLL_SKIP} in {FAR[1]}"]
+    assert copier.judged(tmp_path, [])[0] == [f"{POLL_SKIP} in {FAR[1]}", f"{INCONSISTENT} in {HIGHEST}"]
 
 
 @pytest.mark.parametrize("bits", [SPAN_BITS, BLOCK_BITS])

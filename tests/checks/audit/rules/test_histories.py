@@ -105,6 +105,9 @@ def test_an_acknowledged_value_that_is_not_at_its_offset_is_lost(tmp_path: Path)
     log = log_of(tmp_path, [values(0, b"a", b"b")])
     assert found([send("ok", "b", 0)], [log]) == [(LOST, 0)]
     assert found([send("ok", "c", 2)], [log]) == [(LOST, 2)]
+    marked = log_of(tmp_path / "marked", [values(0, b"a", transactional=True), ended(1, ControlType.COMMIT)])
+    [finding] = join([send("ok", "a", 1)], [marked]).findings
+    assert (finding.rule, finding.evidence) == (LOST, "p was told that 'a' is at offset 1; there is a marker")
 
 
 def test_a_value_is_lost_whose_offset_a_later_segment_has_again(tmp_path: Path) -> None:
@@ -137,6 +140,10 @@ def test_a_value_sent_once_that_is_there_twice_is_a_duplicate(tmp_path: Path) ->
     once = [send("invoke", "a"), send("invoke", "b")]
     assert found(once, [log]) == [(DUPLICATE_VALUE, 2)]
     assert found([*once, send("invoke", "a")], [log]) == []
+    again = [*once, send("fail", "a"), send("invoke", "a")]
+    assert found(again, [log]) == [(DUPLICATE_VALUE, 2)], "the first send is known to have failed"
+    [finding] = join(numbered([once[1], send("fail", "b")]), [log]).findings
+    assert finding.evidence == "'b' was sent 1 time(s), of which 1 failed, and is at orders-0 offset 1"
 
 
 def test_a_client_may_leave_the_partition_to_its_library(tmp_path: Path) -> None:
@@ -413,6 +420,13 @@ def test_what_a_marker_commits_without_the_application_asking_is_found_once(tmp_
     assert "transaction 1 of p was committed (marker at offset 4)" in finding.evidence
     assert found([*both, asked("CommitTransaction", 1)], [log]) == []
     assert found([*committed, *begun(1)], [log])[-1] == (UNASKED, 2), "nor did it abort"
+    again = asked("CommitTransaction", 1)
+    failed = [*both, again, replace(again, phase="fail")]
+    [finding] = join(numbered(failed), [log]).findings
+    assert finding.evidence.endswith("(marker at offset 4), although it was told that the commit failed")
+    assert found([*failed, again], [log]) == [], "the second call may have committed it"
+    [finding] = join(numbered([*both, again, replace(asked("AbortTransaction", 1), phase="ok")]), [log]).findings
+    assert finding.evidence.endswith("(marker at offset 4), although it was told that it is aborted")
 
 
 def test_a_value_that_was_sent_again_after_an_abort_is_of_the_transaction_that_was_not_aborted(tmp_path: Path) -> None:

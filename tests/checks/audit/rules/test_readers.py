@@ -211,6 +211,16 @@ def test_two_values_at_one_offset_are_inconsistent_whoever_was_told_and_whatever
     assert found([sent, other]) == [(INCONSISTENT, 0)]
 
 
+def test_a_record_that_was_given_where_the_log_has_a_marker_or_ended_is_inconsistent(tmp_path: Path) -> None:
+    log, holed = log_of(tmp_path / "1", "a", COMMIT), log_of(tmp_path / "2", "a", 3, "b", COMMIT)
+    for offset, there in ((1, "a marker"), (2, "nothing: the log ends before offset 2")):
+        [finding] = join([poll(offset, "z")], [log]).findings
+        assert (finding.rule, finding.offset) == (INCONSISTENT, offset)
+        assert finding.evidence == f"reader was given 'z'; there is {there}"
+    assert found([poll(2, "z")], holed) == [], "in a hole"
+    assert found([poll(2, "b")], log, log_of(tmp_path / "3", "a", COMMIT, "b", COMMIT)) == [], "a replica has it"
+
+
 def test_an_empty_value_is_not_the_null_that_the_log_has(tmp_path: Path) -> None:
     assert found([poll(0, "")], log_of(tmp_path / "empty", "", COMMIT)) == []
     [finding] = join([poll(0, "")], [log_of(tmp_path / "null", None, COMMIT)]).findings
@@ -250,7 +260,7 @@ def test_a_record_that_is_given_too_early_is_of_the_transaction_that_was_not_abo
 
 def test_a_record_that_was_never_sent_and_is_given_all_the_same_is_found() -> None:
     events = [event("Send", "invoke", value="a"), event("Send", "fail", value="a"), poll(0, "a")]
-    assert found(events) == [(ABORTED_DELIVERED, 0)]
+    assert found(events) == [(DUPLICATE_VALUE, 0), (ABORTED_DELIVERED, 0)]
     assert found([*events[:2], event("Send", "invoke", value="a"), poll(0, "a")]) == []
 
 

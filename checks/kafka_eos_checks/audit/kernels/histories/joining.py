@@ -340,6 +340,7 @@ class Transactions:
 
 _ASKED, _TOLD = what("CommitTransaction", "invoke"), what("CommitTransaction", "ok")
 _UNDONE = what("AbortTransaction", "ok")
+_FAILED = what("CommitTransaction", "fail")
 _COMMITS = whats("CommitTransaction")
 
 
@@ -363,14 +364,14 @@ def join_transactions(ends: Rows, held: Rows, setting: Setting) -> Transactions:
     good, nowhere = (np.bincount(who, held[name], minlength=count) for name in ("good", "nowhere"))
     first_poll = np.full(count, _FAR)
     np.minimum.at(first_poll, who, held["first_poll"])
-    asked, told, undone = (
-        is_in(names, np.unique(ends["ended"][ends["what"] == one])) for one in (_ASKED, _TOLD, _UNDONE)
+    asked, told, undone, failed = (
+        is_in(names, np.unique(ends["ended"][ends["what"] == one])) for one in (_ASKED, _TOLD, _UNDONE, _FAILED)
     )
     commits = np.isin(ends["what"], _COMMITS) & is_in(ends["ended"], names)
     first_commit = np.full(count, _FAR)
     np.minimum.at(first_commit, np.searchsorted(names, ends["ended"][commits]), setting.when(ends)[commits])
     committed = any_of(held["committed"])
-    unasked = committed & ~asked
+    unasked = committed & (failed | undone | ~asked)
     undone_in_part = told & any_of(held["hidden"])
     given_undone = any_of(held["polled"]) & undone
     given_early = (first_poll != _FAR) & (first_commit >= first_poll)
