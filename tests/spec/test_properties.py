@@ -41,6 +41,47 @@ def test_an_acknowledged_batch_is_in_the_log_as_one_of_its_own_transaction() -> 
         assert holds("Transactions", "CommittedIsKept", stored=stored, **state) is is_right
 
 
+@pytest.mark.parametrize(
+    ("reader", "of_one_producer", "is_right"),
+    [("buffering", False, True), ("buffering", True, False), ("read_committed", False, False)],
+)
+def test_only_the_buffering_reader_mixes_producers(reader: str, of_one_producer: bool, is_right: bool) -> None:
+    entries = tuple(Map(offset=offset, producerId=0 if of_one_producer else offset) for offset in range(2))
+    delivered = Map(dict.fromkeys(("read_committed", "read_uncommitted", "buffering"), ())).set(reader, (1, 0))
+    state = {"log": Map(entries=entries), "delivered": delivered}
+    assert holds("ThreeReaders", "DeliveredInOrder", **state) is is_right
+
+
+def test_a_committed_transfer_has_a_marker_in_each_of_its_partitions() -> None:
+    marker = Map(kind="commit", transfer=0)
+    for lacking in (None, "p0", "p1", "p7"):
+        logs = Map({name: () if name == lacking else (marker,) for name in ("p0", "p1", "p7")})
+        assert holds("Transfer", "MarkersReachAll", logs=logs, transaction=Map(state="none")) is (lacking is None)
+
+
+def test_neither_a_commit_nor_an_abort_is_reported_that_did_not_happen() -> None:
+    for told, outputs, is_right in (("committed", (1,), True), ("committed", (), False), ("aborted", (1,), False)):
+        reported = Map({1: told, 2: "none", 3: "none"})
+        assert holds("ApplicationLoop", "ReportIsTrue", reported=reported, outputs=outputs) is is_right
+
+
+def test_an_input_before_the_position_has_had_its_effect_or_waits_even_if_its_offset_is_not_committed() -> None:
+    for effects, outbox, is_right in (((1,), (), True), ((), (1,), True), ((), (), False)):
+        state = {"position": 2, "committed": 1, "effects": effects, "outbox": outbox}
+        assert holds("UpdateAfterCommit", "EffectAtLeastOnce", **state) is is_right
+
+
+def test_a_block_belongs_to_one_broker_also_while_it_is_on_its_way() -> None:
+    started = Map(next=0, last=-1, ahead=-1, request="none", offered=-1)
+    has = {"block": started.update(next=1, last=1), "ahead": started.set("ahead", 0)}
+    has["offered"] = started.update(request="answered", offered=0)
+    for one in has.values():
+        for other, is_right in ((started, True), *((own, False) for own in has.values())):
+            assert holds("ProducerIds", "BlocksAreDisjoint", brokers=Map(a=one, b=other)) is is_right
+    asked = started.update(request="allocated", offered=0)
+    assert holds("ProducerIds", "BlocksAreDisjoint", brokers=Map(a=asked, b=asked)), "another controller forgets it"
+
+
 def test_a_fenced_client_has_an_earlier_identity_than_the_coordinator() -> None:
     for epoch, is_right in ((0, True), (1, False), (2, False)):
         state = {"coordinator": Map(current=Map(producerId=0, epoch=1)), "takenOver": True}

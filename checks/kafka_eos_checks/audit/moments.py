@@ -379,7 +379,7 @@ def _are_of_one_broker(folders: Collection[Path]) -> bool:
 
 def options_of(one_moment: bool, longest_ms: int) -> tuple[str, ...]:
     """The options of the next command: they repeat what a user said of the moments of logs."""
-    longest = f"--max-transaction-timeout {longest_ms / 60_000:g}"
+    longest = f"--max-transaction-timeout {longest_ms / 60_000:.15g}"
     return (SNAPSHOT,) * one_moment + (longest,) * (longest_ms != LONGEST_MS)
 
 

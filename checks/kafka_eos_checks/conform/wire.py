@@ -85,7 +85,7 @@ def address_of(text: str) -> Address:
         ValueError: when the text has another form.
     """
     host, _, port = text.partition(",")[0].strip().rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"{text!r} is not HOST:PORT")
     return Address(host.strip("[]"), int(port))
 

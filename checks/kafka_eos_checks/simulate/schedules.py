@@ -356,7 +356,7 @@ def first_step(text: str) -> int:
     """The step that ``--crash-at`` names, from 1; 0 for every one."""
     if text == EVERY_STEP:
         return 0
-    if not text.isdigit() or int(text) == 0:
+    if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"expected {EVERY_STEP}, or a number from 1")
     return int(text)
 

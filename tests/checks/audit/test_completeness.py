@@ -1002,6 +1002,11 @@ def test_one_segment_of_several_is_judged_by_itself(cluster: Path) -> None:
     assert not lacks_end((run([first]).logs[0].log, True))
     log = run([first.parent]).logs[0].log
     assert lacks_end((log, False))
+    alone = cluster / "brokers" / "1" / "alone-0" / first.name
+    for path in (alone, alone.with_name(f"{first.name}.gz")):
+        path.parent.mkdir(exist_ok=True)
+        shutil.copy(first, path)
+    assert not lacks_end((find_logs(alone.parent)[0], False)), "a packed copy of a segment that is there"
     shutil.rmtree(first.parent)
     assert not lacks_end((log, False)), "it is gone meanwhile"
 

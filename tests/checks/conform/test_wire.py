@@ -217,7 +217,7 @@ def test_an_address_is_a_host_and_a_port(text: str, address: Address) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["localhost", "localhost:", ":9092", "localhost:0", "localhost:65536", "localhost:x", ""]
+    "text", ["localhost", "localhost:", ":9092", "localhost:0", "localhost:65536", "localhost:x", "localhost:9²", ""]
 )
 def test_a_text_without_a_port_that_can_be_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match="is not HOST:PORT"):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks import cli
+from kafka_eos_checks.audit.moments import options_of
 from kafka_eos_checks.kit.arguments import Parser, add_json, add_source_arguments, standard_output
 from kafka_eos_checks.kit.terminal import print_verdicts
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts, write_verdicts
@@ -188,11 +189,16 @@ def test_every_limit_of_time_is_above_zero(call: str, capsys: pytest.CaptureFixt
         assert f"{call.rsplit(maxsplit=1)[-1]} {text}: expected a number above 0" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("text", "milliseconds"), [("0.5", 30_000), ("15", 900_000), ("999999", 59_999_940_000)])
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("0.5", 30_000), ("15", 900_000), ("999999", 59_999_940_000), ("100801.5", 6_048_090_000)],
+)
 def test_the_longest_time_of_a_transaction_is_given_in_minutes(text: str, milliseconds: int) -> None:
     parser = Parser(prog="tool")
     add_source_arguments(parser)
     assert parser.parse_args(["--max-transaction-timeout", text]).longest_ms == milliseconds
+    again = " ".join(options_of(False, milliseconds)).split()
+    assert parser.parse_args(again).longest_ms == milliseconds, "the next command has the same"
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1000000", "nan", "inf", "soon"])

@@ -46,6 +46,13 @@ def test_with_one_named_step_the_first_fault_comes_only_before_it() -> None:
     assert every.schedules == every.without + every.singles + every.pairs
 
 
+def test_a_fault_that_is_itself_a_wrong_step_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = replace(transfer(transactional=True), kinds=(CRASH,))
+    monkeypatch.setattr(type(scenario), "wrong_step", lambda _, one, other: "a fault" * (one.faults < other.faults))
+    tally = try_scenario(scenario)
+    assert tally.wrong == tally.singles + tally.pairs
+
+
 def test_an_input_takes_effect_with_its_offset_and_in_no_other_way() -> None:
     before = {"p": 0}, {"p": {1: 0, 2: 0}}
     assert takes_effect(before, before)
@@ -65,7 +72,7 @@ def test_violations_are_listed_up_to_a_limit() -> None:
 
 def test_the_step_of_a_crash_is_a_number_or_every_step() -> None:
     assert (first_step("every-step"), first_step("3")) == (0, 3)
-    for text in ("0", "-1", "often"):
+    for text in ("0", "-1", "often", "²"):
         with pytest.raises(argparse.ArgumentTypeError):
             first_step(text)
 

@@ -1,11 +1,16 @@
 """The weakly fair actions of a specification, by each WF of its text."""
 
+from collections.abc import Iterable, Iterator
 from random import Random
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from kafka_eos.machines.machine import actions
+from kafka_eos.errors import NotEnabled, Rejected
+from kafka_eos.machines.explorer import attempt
+from kafka_eos.machines.machine import Instance, actions, instances
+from kafka_eos_checks.graphs.state_graph import instance_text
 from kafka_eos_checks.models.formulas import Formulas
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.walks import campaign
@@ -78,3 +83,36 @@ def test_fairness_is_read_through_the_names_of_its_parts(registry: Registry, cou
         "Read": {(client,) for client in clients},
         "Reset": {()},
     }
+
+
+FIRST_LAYERS = {layer.model.module: layer for layer in reversed(campaign.all_layers())}
+
+
+def reached(state: Any, tried: Iterable[Instance]) -> Iterator[tuple[str, Any]]:
+    """The names of the actions that are enabled, each with the state after it."""
+    for instance in tried:
+        after = attempt(state, instance)
+        if not isinstance(after, (NotEnabled, Rejected)):
+            yield instance.action.name, after
+
+
+@pytest.mark.parametrize("module", sorted(FIRST_LAYERS))
+def test_no_fair_step_is_a_fault(module: str) -> None:
+    """A fault that has to happen some time hides whatever stands still without it."""
+    walker, random = Walker(FIRST_LAYERS[module]), Random(1)
+    state = walker.initial(walker.constants)
+    if not walker.fairness or not hasattr(state, "faults"):
+        return
+    every = sorted(instances(walker.machine, walker.constants), key=instance_text)
+    known = {each.action.name: each.action for each in every}
+    fair = [
+        each for groups in walker.fairness.groups("FairSpec").values() for group in groups for each in group.items()
+    ]
+    for _ in range(40):
+        spec = walker.spec(state)
+        able = [key for key, guards in fair if any(all(guard(spec, spec) for guard in own) for own in guards)]
+        after_fair = reached(state, [Instance(known[name], arguments) for name, arguments in able])
+        assert {name for name, after in after_fair if after.faults != state.faults} == set()
+        random.shuffle(every)
+        steps = (after for _, after in reached(state, every) if after.faults == state.faults and after != state)
+        state = next(steps, state)

@@ -465,7 +465,7 @@ def test_a_member_is_described_with_its_client_and_its_rack(wire: Wire) -> None:
 
 
 def test_ranges_are_given_to_instances_by_their_ids_and_then_to_the_other_members_by_theirs() -> None:
-    instances = {f"m{number}": f"i{9 - number}" if number % 2 else None for number in range(10)}
+    instances = {f"m{number}": f"n{9 - number}" if number % 2 else None for number in range(10)}
     members = {
         name: Follower(member_id=name, instance_id=instance, client_id="client", client_host="/host")
         for name, instance in instances.items()

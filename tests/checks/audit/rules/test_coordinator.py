@@ -178,6 +178,14 @@ def test_a_decision_that_changed_is_found_and_the_fold_goes_on_from_there(
     assert (finding.topic, finding.partition, finding.producer_id, finding.producer_epoch) == (TOPIC, 3, 7, 0)
 
 
+def test_a_completion_after_that_of_the_other_decision_does_not_tell_when_the_markers_were_written(
+    tmp_path: Path,
+) -> None:
+    log = log_of(tmp_path, *BEGUN, state(PREPARE_COMMIT), state(COMPLETE_ABORT), state(COMPLETE_COMMIT))
+    [told] = log.ids["t"].transactions
+    assert (told.completed, told.replaced, told.completed_ms) == (True, True, -1)
+
+
 def test_initproducerid_gives_another_producer_id_from_the_last_but_one_epoch_on() -> None:
     another = state(EMPTY, 0, pid=8)
     assert wrong_step(state(EMPTY, 32766), another) == ""

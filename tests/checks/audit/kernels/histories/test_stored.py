@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafka_eos.formats.record_batch import ControlRecord, ControlType, Record, build_batch, build_control_batch
+from kafka_eos.formats.record_batch import (
+    ControlRecord,
+    ControlType,
+    Record,
+    TimestampType,
+    build_batch,
+    build_control_batch,
+)
 from kafka_eos_checks.audit.kernels.histories import stored
 from kafka_eos_checks.audit.kernels.histories.stored import (
     NO_MARKER,
@@ -47,6 +54,7 @@ def batches(rng: random.Random) -> list[bytes]:
             offset += 1
             continue
         records = [Record(offset_delta=at, value=b"%d" % (offset + at)) for at in range(rng.randint(1, 3))]
+        own |= {"base_timestamp": offset, "timestamp_type": list(TimestampType)[offset % 2]}
         made.append(build_batch(records, **own, is_transactional=rng.random() < 0.8))
         offset += len(records)
     return [batch.encode() for batch in made]
