@@ -31,6 +31,21 @@ CommittedUnasked(transaction, decision) ==
     /\ fate' = [fate EXCEPT ![transaction] = decision]
     /\ UNCHANGED <<written, visible, outcome, fenced>>
 
+(* for Decide: a transaction that is committed may still be aborted *)
+CommitIsTakenBack(transaction, decision) ==
+    /\ \/ /\ fate[transaction] = "open" /\ decision \in {"commit", "abort"}
+          /\ decision = "commit" => transaction[1] \notin fenced /\ outcome[transaction] = "committing"
+       \/ fate[transaction] = "commit" /\ decision = "abort"
+    /\ fate' = [fate EXCEPT ![transaction] = decision]
+    /\ UNCHANGED <<written, visible, outcome, fenced>>
+
+(* for Decide: a transaction that is aborted may still be committed *)
+AbortIsTakenBack(transaction, decision) ==
+    /\ fate[transaction] \in {"open", "abort"} /\ decision \in {"commit", "abort"}
+    /\ decision = "commit" => transaction[1] \notin fenced /\ outcome[transaction] = "committing"
+    /\ fate' = [fate EXCEPT ![transaction] = decision]
+    /\ UNCHANGED <<written, visible, outcome, fenced>>
+
 (* for Tell: an instance is told that its transaction is committed before that is decided *)
 ToldBeforeDecided(transaction, result) ==
     /\ outcome[transaction] = "committing" /\ result = "committed"

@@ -20,6 +20,7 @@ CONDITIONAL = "$IfThenElse"
 IMPLICATION = "=>"
 QUANTIFIERS = frozenset({"$BoundedExists", "$BoundedForall"})
 SQUARE_ACTION = "$SquareAct"  # [A]_v
+ENUMERATION = "$SetEnumerate"  # {a, b}
 FAIRNESS = frozenset({"$WF", "$SF"})
 LITERALS = frozenset({"TRUE", "FALSE"})
 FORMULAS = (

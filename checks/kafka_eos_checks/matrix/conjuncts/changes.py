@@ -8,6 +8,7 @@ the part                       its replacement
 ``a < b``, ``a > b``           ``a <= b``, ``a >= b``: equal values count too; also the reverse
 ``a + b``, ``a - b``           ``a``
 ``a \cup b``, ``a \o b``       ``a``; of ``Append(a, b)`` as well
+``{a, b}``                     ``{b}``, and ``{a}``
 ``\A x : p``                   ``\E x : p``, and the other way round
 =============================  =============================================================
 
@@ -33,7 +34,7 @@ from types import ModuleType
 
 from kafka_eos_checks.matrix.conjuncts.guards import on_one_line
 from kafka_eos_checks.matrix.conjuncts.reference import GuardPart, functions_of, guard_parts
-from kafka_eos_checks.tla.sany import QUANTIFIERS, Expression, Span
+from kafka_eos_checks.tla.sany import ENUMERATION, QUANTIFIERS, Expression, Span
 
 _SWAPPED = {"<": "<=", "\\leq": "<", ">": ">=", "\\geq": ">"}
 _FIRST_OPERAND = frozenset({"+", "-", "\\union", "\\o", "Append"})
@@ -74,6 +75,10 @@ def of_operands(expression: Expression, text: str, is_single: Callable[[str], bo
             written = on_one_line(text, start)
             if written in OTHER_QUANTIFIER and not all(is_single(bound.operator) for bound in part.bounds):
                 yield start, OTHER_QUANTIFIER[written]
+        elif part.operator == ENUMERATION and len(part.operands) > 1 and part.span.line == part.span.end_line:
+            elements = [on_one_line(text, operand.span) for operand in part.operands]
+            for number in range(len(elements)):
+                yield part.span, f"{{{', '.join(elements[:number] + elements[number + 1 :])}}}"
         elif len(part.operands) == 2 and part.span.line == part.span.end_line:
             first, second = (on_one_line(text, operand.span) for operand in part.operands)
             if part.operator in _SWAPPED:

@@ -32,7 +32,7 @@ from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, python_f
 from kafka_eos_checks.tla.sany import ACTION_LEVEL, QUANTIFIERS, SQUARE_ACTION, Definition, Expression, Span
 
 MOST_STATES = 20_000  # of a named mutant's graph
-_MOST_CHANGED = 6_000  # of a model in which a machine is changed part by part
+_MOST_CHANGED = 6_500  # of a model in which a machine is changed part by part
 _NOTHING = Span("", 0, 0, 0, 0)
 _TEMPORAL = ACTION_LEVEL + 1
 

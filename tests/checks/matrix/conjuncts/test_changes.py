@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -83,6 +84,14 @@ def test_a_change_is_made_in_its_place_only(change: str, value: int, machine: Mo
     with mutated_reference(part):
         assert machine.level(store, "a", 9) == value
     assert MACHINE.splitlines()[part.line - 1].count(change.partition(" -> ")[0]) == 1
+
+
+def test_a_set_of_several_elements_lacks_each_of_them_in_turn() -> None:
+    text = 'P == x \\in {"a", y}'
+    elements = tuple(Expression(span=Span("M", 1, at, 1, end), level=0) for at, end in ((13, 15), (18, 18)))
+    whole = Expression(span=Span("M", 1, 12, 1, 19), level=0, operator="$SetEnumerate", operands=elements)
+    assert list(of_operands(whole, text, lambda _: False)) == [(whole.span, "{y}"), (whole.span, '{"a"}')]
+    assert list(of_operands(replace(whole, operands=elements[:1]), text, lambda _: False)) == []
 
 
 @pytest.mark.parametrize(("written", "other"), [("\\A", "\\E"), ("\\E", "\\A")])
