@@ -226,7 +226,7 @@ def test_a_reader_that_has_seen_enough_ends_a_command_without_a_traceback() -> N
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux's")
-@pytest.mark.parametrize("words", [["settings"], ["audit", "example:violations"]])
+@pytest.mark.parametrize("words", [["settings", "--client", "java-producer"], ["audit", "example:violations"]])
 def test_a_full_disk_is_told_and_is_no_verdict(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "kafka_eos_checks.cli", *words]
