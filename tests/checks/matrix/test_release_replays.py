@@ -29,7 +29,7 @@ def test_the_audit_finds_in_runs_of_a_release_what_its_own_rules_do_and_nothing_
     assert found["duplicate value, repaired"].ok
     for release in ("4.3", "3.9"):
         shown = found[f"duplicate value, Kafka {release}"]
-        assert (shown.ok, shown.figures["findings"]) == (True, "retry-refused-after-restart")
+        assert (shown.ok, shown.figures["findings"]) == (True, "retry-refused-after-restart, gap-after-expiry")
         assert shown.figures["recordings"] > 0
     nothing = found["torn transaction, Kafka 4.3"]
     assert (nothing.standing, nothing.figures["recordings"]) == (Standing.NOTHING, 0)
