@@ -174,10 +174,8 @@ def _of_recording(verdict: Verdict, recording: str, findings: int, unjudged: int
         expected = counted(findings, "finding")
         named = replace(named, expected=expected, ok=verdict.found == expected)
     if verdict.unknown != unjudged:
-        words = "{}, {:,} not judged".format
-        return replace(
-            named, expected=words(named.expected, unjudged), found=words(named.found, verdict.unknown), ok=False
-        )
+        expected = f"{named.expected}, {unjudged:,} not judged"
+        return replace(named, expected=expected, found=f"{named.found}, {verdict.unknown:,} not judged", ok=False)
     return replace(named, unjudged_for={AS_EXPECTED: unjudged}) if unjudged else named
 
 

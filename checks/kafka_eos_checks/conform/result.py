@@ -235,7 +235,7 @@ def story(result: Result, client: int) -> str:
 
 
 def _with_request(what: str) -> str:
-    """What differs, with the request that reads it back."""
+    """The name of a field, with the request that reads it back."""
     told_by = asked_by(what.removesuffix(IN_SECOND).removesuffix(OF_SECOND_GROUP))
     return f"{what} ({told_by})" if told_by else what
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kafka_eos_checks.kit.verdict import Standing as Answer
+from kafka_eos_checks.kit.verdict import Standing as VerdictStanding
 from kafka_eos_checks.kit.verdict import Verdict
 
 CLAIMS_FILE = Path(__file__).with_name("claims.toml")
@@ -101,8 +101,9 @@ def ledger(claims: Sequence[Claim], verdicts: Sequence[Verdict]) -> list[Entry]:
     return entries
 
 
-def _standing(found: Set[Answer]) -> Standing:
+def _standing(found: Set[VerdictStanding]) -> Standing:
     """The standing of a claim, by those of the verdicts on it."""
-    if Answer.FAIL in found:
+    if VerdictStanding.FAIL in found:
         return Standing.DIFFERS
-    return Standing.SETTLED if Answer.OK in found and Answer.NOT_JUDGED not in found else Standing.OPEN
+    is_settled = VerdictStanding.OK in found and VerdictStanding.NOT_JUDGED not in found
+    return Standing.SETTLED if is_settled else Standing.OPEN

@@ -32,6 +32,7 @@ from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.moments import in_words
 from kafka_eos_checks.audit.rules.applications import (
     IN_SOME_TOPICS,
+    LONGER,
     NEVER_WRITTEN,
     NOT_PROCESSED,
     OFFSET_ALONE,
@@ -55,7 +56,6 @@ LEFT_OPEN, OUTPUTS = "transaction left open", "outputs of an input"
 FENCED = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
 TELL_APART = "let identity= return a tuple of two for each output: the identity, and which of the outputs it is"
 BY_FAULT, TOO_LATE = "by a fault of the test", "as its transaction had timed out"
-LONGER = "make transaction.timeout.ms longer than a batch takes, or the batches smaller"
 SHOWN_INPUTS = 5  # of a rule
 
 

@@ -481,13 +481,19 @@ def test_violations_that_an_earlier_audit_has_found_do_not_count_again(
     assert sorted(json.loads(line)["kind"] for line in after.read_text().splitlines()) == ["known", "violation"]
 
 
+def found_before(tmp_path: Path) -> Path:
+    """The file of findings of an audit of the logs of a test, which has a violation."""
+    known = tmp_path / "known.jsonl"
+    assert cli.main(["audit", str(tmp_path / "logs"), "--findings", str(known)]) == 1
+    return known
+
+
 def test_a_file_that_has_no_known_findings_is_refused_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_log(tmp_path / "logs" / "orders-0", faulty())
-    known = tmp_path / "known.jsonl"
-    assert cli.main(["audit", str(tmp_path / "logs"), "--findings", str(known)]) == 1
     pytest.importorskip("pyspark")
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+    known = found_before(tmp_path)
     monkeypatch.setattr("kafka_eos_checks.audit.engines.spark.session", lambda: pytest.fail("Spark started"))
     call = ["audit", str(tmp_path / "logs"), "--spark", "--known"]
     assert cli.main([*call, str(tmp_path / "logs" / "orders-0" / f"{0:020d}.log")]) == 2
@@ -505,8 +511,7 @@ def test_a_log_that_cannot_be_read_is_told_each_time_although_it_is_known(tmp_pa
     data = bytearray(segment.read_bytes())
     data[200] ^= 1
     segment.write_bytes(bytes(data))
-    known, again = tmp_path / "known.jsonl", tmp_path / "again.jsonl"
-    assert cli.main(["audit", str(tmp_path / "logs"), "--findings", str(known)]) == 1
+    known, again = found_before(tmp_path), tmp_path / "again.jsonl"
     assert cli.main(["audit", str(tmp_path / "logs"), "--known", str(known), "--findings", str(again)]) == 1
     assert ("readable", "violation") in {
         (row["rule"], row["kind"]) for row in map(json.loads, again.read_text().splitlines())
@@ -517,8 +522,7 @@ def test_too_many_findings_are_not_compared_with_known_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_log(tmp_path / "logs" / "orders-0", faulty())
-    known = tmp_path / "known.jsonl"
-    assert cli.main(["audit", str(tmp_path / "logs"), "--findings", str(known)]) == 1
+    known = found_before(tmp_path)
     monkeypatch.setattr("kafka_eos_checks.audit.audit.MOST_KNOWN", 0)
     assert cli.main(["audit", str(tmp_path / "logs"), "--known", str(known)]) == 2
     assert "1 findings, and --known is for at most 0; audit without it" in capsys.readouterr().err

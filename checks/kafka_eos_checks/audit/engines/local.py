@@ -18,16 +18,13 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 
 from kafka_eos_checks.audit.engines.engine import ASKED, Item, Result, Row, answered, charged_rows
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.quoting import key_of_names, use_key
 from kafka_eos_checks.audit.weights import IMPORTED
 from kafka_eos_checks.kit.workers import left_behind, worker_executor
-
-if TYPE_CHECKING:
-    pass
 
 SPILL_BYTES = 32 << 20  # of the rows of a stage that are kept in memory
 AHEAD = 4  # tasks for each worker that are submitted and not taken yet, so that no worker waits for the slowest

@@ -81,6 +81,7 @@ APART = (OUTPUT_ALONE, OFFSET_ALONE)
 IN_SOME_TOPICS, NEVER_WRITTEN = "no output of it appears in", "no output of it was ever written"
 NOTHING_DONE = Reason("history", "no output of a declared application is committed, so that nothing was tested")
 UNKNOWN, NOBODY = "unknown", "nobody"
+LONGER = "make transaction.timeout.ms longer than a batch takes, or the batches smaller"
 ABORT_FIRST = "abort before you retry; or, if both belong there, say which output each is"
 
 Name = tuple[str, Place]  # group, partition of the input
@@ -575,19 +576,19 @@ def _with(order: int | None) -> str:
 def not_ended(declared: Declared, begun: Mapping[str, Begun], aborted: Mapping[str, Begun]) -> str:
     """The transactions that an application began and did not end, or aborted last, in words; "" for none."""
     own = declared.outputs | {declared.group}
-    is_own = {name: each for name, each in (*begun.items(), *aborted.items()) if each.touched & own}
-    late = sorted(name for name, each in is_own.items() if each.timed_out)
+    touching = {name: each for name, each in (*begun.items(), *aborted.items()) if each.touched & own}
+    late = sorted(name for name, each in touching.items() if each.timed_out)
     said = [
         f"; transactional.id {quoted(name)} began a transaction{_with(each.order)} and never ended it"
         for name, each in begun.items()
-        if name in is_own and name not in late
+        if name in touching and name not in late
     ]
     if late:
         said.append(
             f"; the last transaction of {_first_of(late)} was open for longer than its timeout, so that it was aborted "
-            "and its producer fenced: make transaction.timeout.ms longer than a batch takes, or the batches smaller"
+            f"and its producer fenced: {LONGER}"
         )
-    if back := sorted(name for name in aborted if name in is_own and name not in late):
+    if back := sorted(name for name in aborted if name in touching and name not in late):
         said.append(
             f"; the last transaction of {_first_of(back)} was aborted, and nothing of it was written again: seek back "
             "to the committed offsets after an abort; if it went back, look for what failed each time"

@@ -705,9 +705,9 @@ class Matching:
             else:
                 self.leave(partition, [marker], reason)
 
-    def saw(self, transaction: Transaction, partition: PartitionTransactions, marker: Marker | None) -> None:
+    def saw(self, transaction: Transaction, partition: PartitionTransactions, marker: Marker) -> None:
         """Note a marker that certainly belongs to a transaction."""
-        if marker is not None and marker.decision is not None:
+        if marker.decision is not None:
             self._keep(Named.of(transaction), marker.decision, (partition, marker))
 
     def _keep(self, name: Named, decision: ControlType, placed: Placed) -> None:
@@ -742,7 +742,8 @@ def match(partition: PartitionTransactions, coordinators: Coordinators, moments:
         group = _Group(partition, markers, transactions, moments.reach(log), moments.recent_after(log), why_later)
         commit = next((each for each in groups.get((pid, epoch + 1), ()) if each.decision is ControlType.COMMIT), None)
         if commit is not None:
-            group = replace(group, committed=_committed(partition, coordinators, pid, epoch), commit=commit)
+            committed = _committed(partition, coordinators, pid, epoch)
+            group = replace(group, committed=[(transaction, commit) for transaction in committed])
         why = why_incomplete(log) or (HOLES if partition.holes else None)
         matching.take(group.in_order() if why is None else group.by_epoch(why))
 
@@ -773,9 +774,8 @@ class _Group:
         reach: the moment up to which the coordinator's log has everything, in milliseconds since the epoch.
         recent_after: the moment from which on whatever it lacks is too recent to judge.
         why_later: the reason why later markers cannot be judged.
-        committed: the transactions of version 2 whose data have the epoch, if the partition has their COMMIT. An ABORT
-            with this epoch is of no coordinator, and has taken data away from them.
-        commit: that COMMIT.
+        committed: the transactions of version 2 whose data have the epoch, each with its COMMIT on the partition. An
+            ABORT with this epoch is of no coordinator, and has taken data away from them.
     """
 
     partition: PartitionTransactions
@@ -784,8 +784,7 @@ class _Group:
     reach: float
     recent_after: float
     why_later: Reason
-    committed: Sequence[Transaction] = ()
-    commit: Marker | None = None
+    committed: Sequence[tuple[Transaction, Marker]] = ()
 
     def _is_later(self, marker: Marker) -> bool:
         """Whether the decision may be after the end of the coordinator's log."""
@@ -852,9 +851,7 @@ class _Group:
             if _may_be_by_hand(marker):
                 if by_hand:
                     meant = [each for each in meant if each.started_ms <= marker.stamped_ms]
-                meant = [*self.committed, *meant]
-                for each in self.committed:
-                    matching.saw(each, self.partition, self.commit)
+                meant = [*self._see_committed(matching), *meant]
             known = tuple(meant or (() if own else self.transactions[:1]))
             matching.unmatched.append(self._unmatched(marker, known, own, max(possible)))
             if by_hand and _may_be_by_hand(marker):
@@ -864,6 +861,12 @@ class _Group:
             alike = (n + 1 for n in range(first, len(own)) if not marker.contradicts(own[n].decision))
             possible = {min(first + 1, len(own)), next(alike, len(own))}
         return matching
+
+    def _see_committed(self, matching: Matching) -> list[Transaction]:
+        """The committed transactions whose data an ABORT by hand has ended, after their COMMITs are noted."""
+        for transaction, commit in self.committed:
+            matching.saw(transaction, self.partition, commit)
+        return [transaction for transaction, _ in self.committed]
 
     def _unmatched(
         self, marker: Marker, meant: tuple[Transaction, ...], own: list[Transaction], before: int
@@ -902,9 +905,7 @@ class _Group:
             if self._is_later(marker):
                 matching.postpone(self.partition, [marker], self.recent_after, self.why_later)
             elif self.committed and _may_be_by_hand(marker):
-                matching.unmatched.append(Unmatched(self.partition, marker, tuple(self.committed)))
-                for each in self.committed:
-                    matching.saw(each, self.partition, self.commit)
+                matching.unmatched.append(Unmatched(self.partition, marker, tuple(self._see_committed(matching))))
             elif len(own) != 1 or marker.ends is None or marker.ends.epoch != own[0].data_epoch or own[0].replaced:
                 matching.leave(self.partition, [marker], why)
             elif self.partition.place in own[0].partitions and not marker.contradicts(own[0].decision):
