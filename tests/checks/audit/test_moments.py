@@ -97,18 +97,20 @@ def coordinator(
     version: int = 2,
 ) -> None:
     """A log of ``__transaction_state``: states with their epochs and times, of one transactional id."""
-    batches = []
+    batches, started, is_open = [], -1, False
     for offset, (state, epoch, at) in enumerate(states):
         status = TransactionState[state]
-        open_ = status in {TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
+        was_open = is_open
+        is_open = status in {TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
+        started = -1 if status is TransactionState.EMPTY else at if is_open and not was_open else started
         value = TransactionLogValue(
             producer_id=pid,
             producer_epoch=epoch,
             transaction_timeout_ms=MINUTE,
             transaction_status=status,
-            transaction_partitions=(TopicPartitions(topic="orders", partition_ids=partitions),) if open_ else (),
+            transaction_partitions=(TopicPartitions(topic="orders", partition_ids=partitions),) if is_open else (),
             transaction_last_update_timestamp_ms=at,
-            transaction_start_timestamp_ms=at,
+            transaction_start_timestamp_ms=started,
             client_transaction_version=version,
         )
         record = Record(key=TransactionLogKey(transactional_id=name).encode(), value=value.encode())

@@ -31,6 +31,7 @@ from kafka_eos.formats.record_batch import (
     build_control_batch,
 )
 from kafka_eos.formats.transaction_log import (
+    NO_TIMESTAMP,
     TOPIC,
     TopicPartitions,
     TransactionLogKey,
@@ -74,6 +75,7 @@ class _Producer:
     version: int
     coordinator: int
     epoch: int = 0
+    started_ms: int = NO_TIMESTAMP
     joined: set[int] = field(default_factory=set)
 
 
@@ -110,6 +112,10 @@ class _Cluster:
         """Append a state of the coordinator."""
         self.now += self.rng.randint(0, 50) * self.pace
         busy = status is TransactionState.ONGOING or status in _PREPARE.values()
+        if status is TransactionState.EMPTY:
+            producer.started_ms = NO_TIMESTAMP
+        elif status is TransactionState.ONGOING and len(producer.joined) == 1:
+            producer.started_ms = self.now
         topics = (TopicPartitions(topic="orders", partition_ids=tuple(sorted(producer.joined))),)
         value = TransactionLogValue(
             producer_id=producer.producer_id,
@@ -118,7 +124,7 @@ class _Cluster:
             transaction_status=status,
             transaction_partitions=topics if busy and producer.joined else (),
             transaction_last_update_timestamp_ms=self.now,
-            transaction_start_timestamp_ms=self.now,
+            transaction_start_timestamp_ms=producer.started_ms,
             client_transaction_version=2 if producer.version == 2 else 0,
         )
         number = producer.coordinator

@@ -13,6 +13,7 @@ from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos.formats.transaction_log import (
     FIRST_FLEXIBLE_VERSION,
     NO_PRODUCER_ID,
+    NO_TIMESTAMP,
     TOPIC,
     TRANSACTION_VERSION_2,
     TopicPartitions,
@@ -175,9 +176,10 @@ def _following(
             transaction_status=EMPTY,
             transaction_partitions=None,
             transaction_last_update_timestamp_ms=now,
-            transaction_start_timestamp_ms=-1,
+            transaction_start_timestamp_ms=NO_TIMESTAMP,
         )
-    value = replace(before, transaction_last_update_timestamp_ms=now)
+    previous = before.producer_id if before.version else NO_PRODUCER_ID
+    value = replace(before, transaction_last_update_timestamp_ms=now, previous_producer_id=previous)
     client = value.client_transaction_version
     match before.transaction_status:
         case TransactionState.ONGOING:
@@ -202,13 +204,23 @@ def _from_rest(rng: random.Random, kind: RandomStates, value: TransactionLogValu
     if roll < 0.05:
         return None
     if roll < 0.2:
-        empty = replace(_ended(value), transaction_status=EMPTY, transaction_partitions=None)
+        empty = replace(
+            _ended(value),
+            transaction_status=EMPTY,
+            transaction_partitions=None,
+            transaction_start_timestamp_ms=NO_TIMESTAMP,
+        )
         if value.producer_epoch >= EXHAUSTED_FROM:
             return replace(empty, producer_id=value.producer_id + _NEXT_PRODUCER_ID, producer_epoch=0)
         raised = min(value.producer_epoch + rng.choice((0, 1)), LAST_EPOCH)
         return replace(empty, producer_epoch=LAST_EPOCH - 2 if kind.exhausted and rng.random() < 0.3 else raised)
     client = rng.choice((0, TRANSACTION_VERSION_2)) if value.version else 0
-    value = replace(value, transaction_partitions=rng.choice(LISTS), client_transaction_version=client)
+    value = replace(
+        value,
+        transaction_partitions=rng.choice(LISTS),
+        client_transaction_version=client,
+        transaction_start_timestamp_ms=value.transaction_last_update_timestamp_ms,
+    )
     if roll < 0.25 and client and value.producer_epoch < LAST_EPOCH:
         return _prepared(replace(value, transaction_partitions=()), PREPARE_ABORT, rng)
     return replace(value, transaction_status=ONGOING)
@@ -223,7 +235,7 @@ def _prepared(value: TransactionLogValue, status: TransactionState, rng: random.
     if not bumps:
         return value
     following = value.producer_id + _NEXT_PRODUCER_ID if epoch == LAST_EPOCH and rng.random() < 0.7 else NO_PRODUCER_ID
-    return replace(value, previous_producer_id=value.producer_id, next_producer_id=following)
+    return replace(value, next_producer_id=following)
 
 
 def _ended(value: TransactionLogValue) -> TransactionLogValue:

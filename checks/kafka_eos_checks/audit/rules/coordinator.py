@@ -2,7 +2,7 @@
 
 ``illegal coordinator transition``
     A state that may not follow the one before it (:data:`kafka_eos.formats.transaction_log.LEGAL_TRANSITIONS`), or a
-    state with the wrong producer id, epoch or partitions:
+    state with a wrong field:
 
     - the first state of a transactional id is EMPTY at epoch 0; so is the first after a tombstone. A tombstone follows
       only EMPTY or COMPLETE;
@@ -12,7 +12,14 @@
     - PREPARE keeps the partitions. In transaction version 2 it has the next epoch. Before that version a commit keeps
       the epoch, and an abort has the next one if it fences the client (a timeout, another instance);
     - COMPLETE keeps the epoch and has no partitions. In transaction version 2, at epoch 32767, it has the next producer
-      id at epoch 0.
+      id at epoch 0;
+    - only EMPTY changes the timeout. A transaction starts when the first ONGOING is written, or PREPARE if the client
+      aborts a transaction without partitions. PREPARE and COMPLETE keep its start, and EMPTY has none;
+    - the previous producer id is that of the state before, or not written (Kafka before 4.0). EMPTY and COMPLETE have
+      no next producer id.
+
+    The time of the last update is not compared with that of the state before, because a coordinator's clock may go
+    back.
 
 ``decision changed``
     COMPLETE of one decision after PREPARE of the other.
@@ -41,6 +48,9 @@ from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos.formats.transaction_log import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
     TRANSACTION_VERSION_2,
     MalformedTransactionRecord,
     TransactionLogValue,
@@ -177,10 +187,15 @@ def wrong_step(before: TransactionLogValue | None, after: TransactionLogValue | 
         return "" if forgettable else "forgotten in a transaction"
     if before is None:
         first = after.transaction_status is TransactionState.EMPTY and after.producer_epoch == 0
-        return "" if first else "the first state is not EMPTY at epoch 0"
+        return _wrong_at_rest(after) if first else "the first state is not EMPTY at epoch 0"
     if not is_legal(before.transaction_status, after.transaction_status, after.client_transaction_version):
         return "may not follow"
-    return _wrong_producer(before, after) or _wrong_partitions(before, after)
+    return (
+        _wrong_producer(before, after)
+        or _wrong_partitions(before, after)
+        or _wrong_times(before, after)
+        or _wrong_at_rest(after)
+    )
 
 
 def _wrong_producer(before: TransactionLogValue, after: TransactionLogValue) -> str:
@@ -188,6 +203,8 @@ def _wrong_producer(before: TransactionLogValue, after: TransactionLogValue) -> 
     bumps = after.client_transaction_version >= TRANSACTION_VERSION_2
     epoch = before.producer_epoch
     allowed = {epoch}
+    if after.previous_producer_id not in {NO_PRODUCER_ID, before.producer_id}:
+        return f"expected previous producer {before.producer_id}, not {after.previous_producer_id}"
     if after.producer_id != before.producer_id:
         return _wrong_rotation(before, after, bumps)
     if after.transaction_status in PREPARED and bumps:
@@ -226,6 +243,30 @@ def _wrong_partitions(before: TransactionLogValue, after: TransactionLogValue) -
         return "partitions left the transaction" if not was <= now and before.transaction_status not in _AT_REST else ""
     expected = was if after.transaction_status in PREPARED else frozenset()
     return "" if now == expected else "the partitions are not those of the transaction"
+
+
+def _wrong_times(before: TransactionLogValue, after: TransactionLogValue) -> str:
+    """The reason why the timeout, or the start of a transaction, may not follow that of the state before, or ""."""
+    if after.transaction_status is TransactionState.EMPTY:
+        return ""
+    timeout, begun = before.transaction_timeout_ms, before.transaction_start_timestamp_ms
+    if after.transaction_timeout_ms != timeout:
+        return f"expected a timeout of {timeout} ms, not {after.transaction_timeout_ms} ms"
+    if before.transaction_status in _AT_REST:
+        begun = after.transaction_last_update_timestamp_ms
+    start = after.transaction_start_timestamp_ms
+    return "" if start == begun else f"expected a start at {begun} ms, not {start} ms"
+
+
+def _wrong_at_rest(after: TransactionLogValue) -> str:
+    """The reason why a state without a transaction may not be so, or ""."""
+    status, start = after.transaction_status, after.transaction_start_timestamp_ms
+    if status is TransactionState.EMPTY and start != NO_TIMESTAMP:
+        return f"no transaction, and a start at {start} ms"
+    pid, epoch = after.next_producer_id, after.next_producer_epoch
+    if status in _AT_REST and (pid, epoch) != (NO_PRODUCER_ID, NO_PRODUCER_EPOCH):
+        return f"no transaction to end, and next producer {pid} epoch {epoch}"
+    return ""
 
 
 def follow(
@@ -270,7 +311,8 @@ def _explaining(current: Values, after: TransactionLogValue | None) -> Values:
     """The current states that may precede a state.
 
     The last state may follow each of the others. So if it is ONGOING and another ONGOING may follow it, that one may
-    follow all of them: none has more partitions, or another producer id or epoch.
+    follow each of them that is ONGOING: none has more partitions, or another producer id, epoch, timeout or start. It
+    may not follow a state at rest, because its transaction has started before.
     """
     last = current[0] if current else None
     both_ongoing = (
@@ -279,7 +321,7 @@ def _explaining(current: Values, after: TransactionLogValue | None) -> Values:
         and last.transaction_status is after.transaction_status is TransactionState.ONGOING
     )
     if both_ongoing and not wrong_step(last, after):
-        return current
+        return [before for before in current if before and before.transaction_status is TransactionState.ONGOING]
     return [before for before in current if not wrong_step(before, after)]
 
 
@@ -290,12 +332,9 @@ def _has_epoch(before: TransactionLogValue | None, after: TransactionLogValue) -
 
 
 def _is_repeated(before: TransactionLogValue, after: TransactionLogValue) -> bool:
-    """Whether a state equals the one before except for its times, so that the same states may follow both."""
+    """Whether a state equals the one before except for its last update, so that the same states may follow both."""
     last_update = after.transaction_last_update_timestamp_ms
-    start = after.transaction_start_timestamp_ms
-    return after == replace(
-        before, transaction_last_update_timestamp_ms=last_update, transaction_start_timestamp_ms=start
-    )
+    return after == replace(before, transaction_last_update_timestamp_ms=last_update)
 
 
 def _completes_another(known: TransactionalId, after: TransactionLogValue | None) -> bool:

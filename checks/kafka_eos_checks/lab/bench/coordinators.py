@@ -12,6 +12,7 @@ from kafka_eos.formats import consumer_offsets, transaction_log
 from kafka_eos.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 from kafka_eos.formats.record_batch import ControlRecord, ControlType, Record, build_batch, build_control_batch
 from kafka_eos.formats.transaction_log import (
+    NO_TIMESTAMP,
     TopicPartitions,
     TransactionLogKey,
     TransactionLogValue,
@@ -58,19 +59,20 @@ def _state_batches(records: int, version: int) -> Iterator[bytes]:
         (TopicPartitions(topic="orders", partition_ids=tuple(sorted(rng.sample(range(12), rng.randint(1, 4))))),)
         for _ in range(SETS)
     ]
-    known: dict[int, tuple[TransactionState, int, tuple[TopicPartitions, ...]]] = {}
+    known: dict[int, tuple[TransactionState, int, tuple[TopicPartitions, ...], int]] = {}
     for offset in range(records):
         number = rng.randrange(IDS)
-        status, epoch, partitions = known.get(number, (_S.EMPTY, 0, ()))
-        if number in known:
-            status = rng.choice(_FOLLOWING[status])
+        before, epoch, partitions, started = known.get(number, (_S.EMPTY, 0, (), NO_TIMESTAMP))
+        status = rng.choice(_FOLLOWING[before]) if number in known else _S.EMPTY
+        if before is not _S.ONGOING and status is _S.ONGOING:
+            started = NOW_MS + offset
         if status is _S.ONGOING:
             partitions = rng.choice(lists)
         ends = status in {_S.PREPARE_COMMIT, _S.PREPARE_ABORT}
         completes = status in {_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}
         epoch += version * ends
         partitions = () if completes else partitions
-        known[number] = status, epoch, partitions
+        known[number] = status, epoch, partitions, started
         value = TransactionLogValue(
             version=version,
             producer_id=1000 + number,
@@ -79,7 +81,7 @@ def _state_batches(records: int, version: int) -> Iterator[bytes]:
             transaction_status=status,
             transaction_partitions=None if status is _S.EMPTY else partitions,
             transaction_last_update_timestamp_ms=NOW_MS + offset,
-            transaction_start_timestamp_ms=-1 if status is _S.EMPTY else NOW_MS + offset,
+            transaction_start_timestamp_ms=started,
             previous_producer_id=1000 + number if version and (ends or completes) else -1,
             client_transaction_version=0 if status is _S.EMPTY else 2 * version,
         )

@@ -595,7 +595,7 @@ class Traffic:
         nothing = np.full(len(own), -1)
         listed = np.where(own.empty, 0, spread)
         version = np.where(own.version_2, TRANSACTION_VERSION_2, 0)
-        started = _ms(number, own.begin)
+        started = _ms(number, np.where(own.empty, own.prepared, own.begin))
         halfway = (own.begin + own.prepared) / 2
 
         def rows(*each: Column) -> Column:

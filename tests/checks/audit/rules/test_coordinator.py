@@ -29,6 +29,7 @@ from kafka_eos_checks.audit.segments.splits import find_logs
 EMPTY, ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
 PREPARE_COMMIT, PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
 COMPLETE_COMMIT, COMPLETE_ABORT = TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT
+NOW = 1_700_000_000_000
 IN_TRANSACTION = {ONGOING, PREPARE_COMMIT, PREPARE_ABORT}
 
 
@@ -49,8 +50,8 @@ def state(
         transaction_timeout_ms=60_000,
         transaction_status=status,
         transaction_partitions=None if status is EMPTY else (TopicPartitions(topic="orders", partition_ids=ids),),
-        transaction_last_update_timestamp_ms=1_700_000_000_000,
-        transaction_start_timestamp_ms=-1,
+        transaction_last_update_timestamp_ms=NOW,
+        transaction_start_timestamp_ms=-1 if status is EMPTY else NOW,
         next_producer_id=next_pid,
         client_transaction_version=version,
     )
@@ -82,6 +83,8 @@ BEGUN_2 = (state(EMPTY), state(ONGOING, version=2))
 COMMITTED_2 = (*BEGUN_2, state(PREPARE_COMMIT, 1, version=2), state(COMPLETE_COMMIT, 1, version=2))
 EXHAUSTED = (state(EMPTY, 32766), state(ONGOING, 32766, version=2))
 ROTATING = (*EXHAUSTED, state(PREPARE_COMMIT, 32767, version=2, next_pid=8))
+
+SHORTER, LATER = {"transaction_timeout_ms": 59_999}, {"transaction_start_timestamp_ms": NOW + 1}
 
 LEGAL = {
     "a commit before version 2": COMMITTED,
@@ -125,6 +128,16 @@ LEGAL = {
         state(COMPLETE_COMMIT, 1, version=2),
     ),
     "the last append was tried again": (*COMMITTED, state(COMPLETE_COMMIT), state(ONGOING)),
+    "another timeout for the next instance": (*COMMITTED, replace(state(EMPTY, 1), **SHORTER)),
+    "the previous producer id is written": (
+        *BEGUN,
+        *(replace(each, previous_producer_id=7) for each in COMMITTED[2:]),
+        replace(state(EMPTY, 1), previous_producer_id=7),
+    ),
+    "the append of the first partition failed, and the transaction starts later": (
+        *BEGUN,
+        *(replace(each, **LATER, transaction_last_update_timestamp_ms=NOW + 1) for each in COMMITTED[1:]),
+    ),
 }
 
 ILLEGAL = {
@@ -148,6 +161,23 @@ ILLEGAL = {
     "another producer id too early": ((state(EMPTY), state(EMPTY, pid=8)), 1),
     "another producer id in a transaction": ((*BEGUN, state(PREPARE_COMMIT, pid=8)), 2),
     "forgotten in a transaction": ((*COMMITTED[:3], None), 3),
+    "a timeout that new partitions change": ((*BEGUN, replace(state(ONGOING), **SHORTER)), 2),
+    "a timeout that the decision changes": ((*BEGUN, replace(state(PREPARE_COMMIT), **SHORTER)), 2),
+    "a timeout that the completion changes": ((*COMMITTED[:3], replace(state(COMPLETE_COMMIT), **SHORTER)), 3),
+    "a timeout that the next transaction changes": ((*COMMITTED, replace(state(ONGOING), **SHORTER)), 4),
+    "a start that new partitions change": ((*BEGUN, replace(state(ONGOING), **LATER)), 2),
+    "a start that the decision changes": ((*BEGUN, replace(state(PREPARE_COMMIT), **LATER)), 2),
+    "a start that the completion changes": ((*COMMITTED[:3], replace(state(COMPLETE_COMMIT), **LATER)), 3),
+    "a start that is not kept from the first partition": (
+        (state(EMPTY), replace(state(ONGOING), transaction_last_update_timestamp_ms=NOW + 1)),
+        1,
+    ),
+    "a start without a transaction": ((replace(state(EMPTY), **LATER),), 0),
+    "a start without a transaction after one": ((*COMMITTED, replace(state(EMPTY, 1), **LATER)), 4),
+    "another previous producer id": ((*BEGUN, replace(state(PREPARE_COMMIT), previous_producer_id=8)), 2),
+    "a next producer id after the end": ((*COMMITTED[:3], replace(state(COMPLETE_COMMIT), next_producer_id=8)), 3),
+    "a next producer id in the first state": ((state(EMPTY, next_pid=8),), 0),
+    "a next epoch after the end": ((*COMMITTED[:3], replace(state(COMPLETE_COMMIT), next_producer_epoch=0)), 3),
     "a second completion of the other kind": ((*COMMITTED, state(COMPLETE_ABORT)), 4),
 }
 

@@ -125,11 +125,13 @@ def coordinator(
     the beginning of the log otherwise.
     """
     batches = []
-    started = NOW
+    started, in_transaction = NOW, False
     for number, (name, epoch) in enumerate(states):
         status = TransactionState[name]
         started = NOW + number if in_turn and name == "ONGOING" else started
+        was_in_transaction = in_transaction
         in_transaction = name == "ONGOING" or name.startswith("PREPARE")
+        begins = in_transaction and not was_in_transaction
         topics = (TopicPartitions(topic="orders", partition_ids=tuple(partitions)),) if in_transaction else ()
         value = TransactionLogValue(
             producer_id=PID if number < len(states) - 1 else last_pid,
@@ -137,8 +139,8 @@ def coordinator(
             transaction_timeout_ms=60_000,
             transaction_status=status,
             transaction_partitions=topics,
-            transaction_last_update_timestamp_ms=NOW + number,
-            transaction_start_timestamp_ms=started,
+            transaction_last_update_timestamp_ms=started if begins else NOW + number,
+            transaction_start_timestamp_ms=-1 if name == "EMPTY" else started,
             client_transaction_version=version,
         )
         record = Record(key=TransactionLogKey(transactional_id="t").encode(), value=value.encode())

@@ -19,7 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionLogValue, TransactionState
+from kafka_eos.formats.transaction_log import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    TRANSACTION_VERSION_2,
+    TransactionLogValue,
+    TransactionState,
+)
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.internal_topics.chunks import chunk_runs
 from kafka_eos_checks.audit.internal_topics.decisions import (
@@ -508,7 +515,11 @@ class _Fold:
         known = ~self.first[rows]
         was, now = self.set[before], self.set[rows]
         epoch, pid = self.epoch[before], self.producer_id[rows]
-        promised: Ints = self.states.next_producer_id[self.order[before]]
+        place, place_before = self.order[rows], self.order[before]
+        promised: Ints = self.states.next_producer_id[place_before]
+        timeout = self.states.transaction_timeout_ms
+        start, update = self.states.transaction_start_timestamp_ms, self.states.transaction_last_update_timestamp_ms
+        previous: Ints = self.states.previous_producer_id[place]
         raised = self.epoch[rows] - epoch
         alike = np.zeros(len(rows), np.int64)
         for feature, size in (
@@ -521,6 +532,13 @@ class _Fold:
             (pid == self.producer_id[before], 2),
             (promised >= 0, 2),
             (promised == pid, 2),
+            ((previous == NO_PRODUCER_ID) | (previous == self.producer_id[before]), 2),
+            (self.states.next_producer_id[place] == NO_PRODUCER_ID, 2),
+            (self.states.next_producer_epoch[place] == NO_PRODUCER_EPOCH, 2),
+            (timeout[place] == timeout[place_before], 2),
+            (start[place] == NO_TIMESTAMP, 2),
+            (start[place] == start[place_before], 2),
+            (start[place] == update[place], 2),
             (was == now, 2),
             (now == self.sets[_NOTHING], 2),
             (self._within(was, now), 2),

@@ -197,13 +197,15 @@ def test_steps_between_any_two_states_are_told_as_the_rule_does() -> None:
         return TransactionLogValue(
             producer_id=rng.choice((7, 8)),
             producer_epoch=rng.choice((0, 0, 1, 2, EXHAUSTED_FROM - 1, EXHAUSTED_FROM, LAST_EPOCH, LAST_EPOCH)),
-            transaction_timeout_ms=0,
+            transaction_timeout_ms=rng.choice((0, 0, 0, 0, 9)),
             transaction_status=status,
             transaction_partitions=rng.choice((None, *random_states.LISTS)),
-            transaction_last_update_timestamp_ms=0,
-            transaction_start_timestamp_ms=0,
+            transaction_last_update_timestamp_ms=rng.choice((0, 0, 0, 5)),
+            transaction_start_timestamp_ms=rng.choice((-1, 0, 0, 0, 5)),
+            previous_producer_id=rng.choice((-1, -1, 7, 8)),
             next_producer_id=rng.choice((-1, -1, 7, 8, 9)),
             client_transaction_version=rng.choice((-1, 0, 1, 2, 2, 3)),
+            next_producer_epoch=rng.choice((-1,) * 9 + (0,)),
         )
 
     def last_step() -> tuple[TransactionLogValue | None, TransactionLogValue | None]:
@@ -214,7 +216,14 @@ def test_steps_between_any_two_states_are_told_as_the_rule_does() -> None:
         epoch = rng.choice((EXHAUSTED_FROM, LAST_EPOCH, LAST_EPOCH))
         used_up = replace(before, transaction_status=TransactionState.PREPARE_ABORT, producer_epoch=epoch)
         ended = replace(after, transaction_status=TransactionState.COMPLETE_ABORT, producer_epoch=0)
-        return used_up, replace(ended, transaction_partitions=(), client_transaction_version=2)
+        return used_up, replace(
+            ended,
+            transaction_partitions=(),
+            client_transaction_version=2,
+            transaction_timeout_ms=before.transaction_timeout_ms,
+            transaction_start_timestamp_ms=before.transaction_start_timestamp_ms,
+            next_producer_id=-1,
+        )
 
     steps = [*((some_state(), some_state()) for _ in range(10_000)), *(last_step() for _ in range(500))]
     pairs = [
