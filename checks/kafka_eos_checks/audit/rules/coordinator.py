@@ -311,18 +311,15 @@ def _explaining(current: Values, after: TransactionLogValue | None) -> Values:
     """The current states that may precede a state.
 
     The last state may follow each of the others. So if it is ONGOING and another ONGOING may follow it, that one may
-    follow each of them that is ONGOING: none has more partitions, or another producer id, epoch, timeout or start. It
-    may not follow a state at rest, because its transaction has started before.
+    follow each of them that is ONGOING: none has more partitions, or another producer id, epoch, timeout or start.
     """
     last = current[0] if current else None
-    both_ongoing = (
-        last is not None
-        and after is not None
-        and last.transaction_status is after.transaction_status is TransactionState.ONGOING
-    )
-    if both_ongoing and not wrong_step(last, after):
-        return [before for before in current if before and before.transaction_status is TransactionState.ONGOING]
-    return [before for before in current if not wrong_step(before, after)]
+    proved = _is_ongoing(last) and _is_ongoing(after) and not wrong_step(last, after)
+    return [before for before in current if (proved and _is_ongoing(before)) or not wrong_step(before, after)]
+
+
+def _is_ongoing(value: TransactionLogValue | None) -> bool:
+    return value is not None and value.transaction_status is TransactionState.ONGOING
 
 
 def _has_epoch(before: TransactionLogValue | None, after: TransactionLogValue) -> bool:
