@@ -18,7 +18,6 @@ from kafka_eos.formats.transaction_log import (
     WRITTEN_STATES,
     TransactionLogKey,
     TransactionLogValue,
-    TransactionState,
 )
 from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.findings import Finding
@@ -219,7 +218,15 @@ def variants(value: TransactionLogValue) -> Iterator[TransactionLogValue]:
     update, start = value.transaction_last_update_timestamp_ms, value.transaction_start_timestamp_ms
     for name, others in {
         "producer_id": (pid + 1, pid + 1000),
-        "producer_epoch": (0, 1, epoch + 1, epoch + 2, EXHAUSTED_FROM - 1, EXHAUSTED_FROM, LAST_EPOCH),
+        "producer_epoch": (
+            0,
+            1,
+            min(epoch + 1, LAST_EPOCH),
+            min(epoch + 2, LAST_EPOCH),
+            EXHAUSTED_FROM - 1,
+            EXHAUSTED_FROM,
+            LAST_EPOCH,
+        ),
         "transaction_timeout_ms": (value.transaction_timeout_ms + 1,),
         "transaction_status": sorted(WRITTEN_STATES),
         "transaction_partitions": (None, *random_states.LISTS),
@@ -230,9 +237,7 @@ def variants(value: TransactionLogValue) -> Iterator[TransactionLogValue]:
         "client_transaction_version": (-1, 0, 1, 2, 3),
         "next_producer_epoch": (-1, 0),
     }.items():
-        yield from (
-            replace(value, **{name: min(other, LAST_EPOCH) if name == "producer_epoch" else other}) for other in others
-        )  # type: ignore[type-var]
+        yield from (replace(value, **{name: other}) for other in others)
 
 
 def test_a_legal_step_with_another_value_in_one_field_is_told_as_the_rule_does() -> None:
