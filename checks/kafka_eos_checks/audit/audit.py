@@ -67,7 +67,7 @@ from kafka_eos_checks.audit.rules.histories import BY_VALUE, HISTORY_RULES, NO_V
 from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, OUTSIDE, Reason, Reasons, Subject, Unjudged
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, dump_of, rule_of
-from kafka_eos_checks.audit.rules.transactions import (
+from kafka_eos_checks.audit.rules.transactions.names import (
     FENCED,
     NO_BIT,
     NO_TRANSACTION,

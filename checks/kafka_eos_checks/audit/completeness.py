@@ -69,7 +69,7 @@ from kafka_eos_checks.audit.moments import (
 )
 from kafka_eos_checks.audit.places import Ask, ask_here, place, sizes_of, written_bytes_of
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Reason
-from kafka_eos_checks.audit.rules.transactions import topic_of
+from kafka_eos_checks.audit.rules.transactions.partitions import topic_of
 from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog, find_logs, offset_in, segment_with
 

@@ -11,7 +11,7 @@ from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.audit.rules.log import LOG_RULES
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
-from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
+from kafka_eos_checks.audit.rules.transactions.names import TRANSACTION_RULES
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
 from kafka_eos_checks.simulate.applications import ApplicationPlan, simulate_application, write_application

@@ -11,7 +11,7 @@ from kafka_eos.machines.machine import Instance, actions, step
 from kafka_eos.machines.transactions import Constants, Transactions
 from kafka_eos_checks.audit.rules.histories import UNASKED
 from kafka_eos_checks.audit.rules.readers import ABORTED_DELIVERED, COMMITTED_MISSING
-from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
+from kafka_eos_checks.audit.rules.transactions.names import HANGING, TORN
 
 A, B = "A", "B"
 ONE, TWO = "p0", "p1"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from kafka_eos.formats.transaction_log import TOPIC as TRANSACTION_TOPIC
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LEADER_BACK, ORDER, OUTSIDE, STALE_EPOCH
-from kafka_eos_checks.audit.rules.transactions import TORN
+from kafka_eos_checks.audit.rules.transactions.names import TORN
 from kafka_eos_checks.watch.cluster import Transaction
 from kafka_eos_checks.watch.reports import Ends, Report, shell_word, transaction_of
 from kafka_eos_checks.watch.state import CORRUPT, CUT

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kafka_eos_checks.audit.rules.transactions import HANGING
+from kafka_eos_checks.audit.rules.transactions.names import HANGING
 from kafka_eos_checks.watch.blindness import NO_BROKER, NO_COORDINATOR, NOT_READ
 from kafka_eos_checks.watch.state import LAGS
 from kafka_eos_checks.watch.watcher import Watcher

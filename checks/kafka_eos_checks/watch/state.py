@@ -17,7 +17,7 @@ from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.kernels.logs.runs import columns_of, runs_of
 from kafka_eos_checks.audit.kernels.logs.summary import Fold, Summary, leaders_of, local
 from kafka_eos_checks.audit.rules.log import Batch, Log, Producer
-from kafka_eos_checks.audit.rules.transactions import HANGING
+from kafka_eos_checks.audit.rules.transactions.names import HANGING
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
     SMALLEST_LENGTH,

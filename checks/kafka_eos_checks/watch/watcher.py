@@ -36,7 +36,7 @@ from typing import Any
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
-from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
+from kafka_eos_checks.audit.rules.transactions.names import HANGING, TORN
 from kafka_eos_checks.conform.wire import error_name
 from kafka_eos_checks.kit.verdict import first_of
 from kafka_eos_checks.watch.advice import WORDS, Tools, hangs, nobody_tells, will_end

@@ -35,14 +35,15 @@ from kafka_eos_checks.audit.command import UNJUDGED_REASONS, _print_notes
 from kafka_eos_checks.audit.findings import COLUMNS, TABLE_COLUMNS, Finding, Kind, to_arrow, write_findings
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.oracle.synthetic import write_log
-from kafka_eos_checks.audit.rules import epochs, transactions
+from kafka_eos_checks.audit.rules import epochs
 from kafka_eos_checks.audit.rules.beside import BESIDE_RULES
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.audit.rules.log import LOG_RULES, Batch, Reason
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import most_urgent_first, rule_of
-from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
+from kafka_eos_checks.audit.rules.transactions import names
+from kafka_eos_checks.audit.rules.transactions.names import TRANSACTION_RULES
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.weights import seem_large
 from kafka_eos_checks.drawing.page import TLC, environment
@@ -327,7 +328,7 @@ def test_a_file_whose_name_is_no_history_s_is_told_so_and_not_that_it_is_missing
 
 
 def test_every_reason_that_a_rule_gives_can_be_allowed() -> None:
-    modules = (completeness, epochs, transactions)
+    modules = (completeness, epochs, names)
     given = {value.code for module in modules for value in vars(module).values() if isinstance(value, Reason)}
     given |= {rule.missing.code for rule in map(rule_of, RULES) if rule.missing is not None}
     assert given == UNJUDGED_REASONS

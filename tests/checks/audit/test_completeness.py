@@ -35,7 +35,7 @@ from kafka_eos_checks.audit.moments import (
 )
 from kafka_eos_checks.audit.rules.beside import REPLICAS
 from kafka_eos_checks.audit.rules.rule_book import READABLE, rule_of
-from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_TRANSACTION
+from kafka_eos_checks.audit.rules.transactions.names import FENCED, HANGING, NO_TRANSACTION
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.paths import recordings_folder

@@ -21,7 +21,7 @@ from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.moments import GRACE_MS, LAG_MS, SKEW_MS
 from kafka_eos_checks.audit.rules.epochs import LEADER_EPOCHS
-from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
+from kafka_eos_checks.audit.rules.transactions.names import HANGING, TORN
 from kafka_eos_checks.brokers.brokers import HOST, Broker, Cluster, ask
 from kafka_eos_checks.brokers.jars import have_jars
 

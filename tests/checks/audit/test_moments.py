@@ -55,7 +55,7 @@ from kafka_eos_checks.audit.oracle.random_clusters import by_steps
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.coordinator import ILLEGAL_TRANSITION
 from kafka_eos_checks.audit.rules.rule_book import READABLE, rule_of
-from kafka_eos_checks.audit.rules.transactions import HANGING, NO_TRANSACTION, TORN
+from kafka_eos_checks.audit.rules.transactions.names import HANGING, NO_TRANSACTION, TORN
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.unjudged import UNJUDGED_EXIT, exit_code
 from kafka_eos_checks.kit.verdict import Standing

@@ -34,7 +34,7 @@ from kafka_eos_checks.audit.rules.readers import (
     STABLE_WENT_BACK,
 )
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
-from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_BIT, NO_TRANSACTION, TORN
+from kafka_eos_checks.audit.rules.transactions.names import FENCED, HANGING, NO_BIT, NO_TRANSACTION, TORN
 from kafka_eos_checks.conform.mechanisms import IDEMPOTENCE
 from kafka_eos_checks.graphs.state_graph import GraphUnusable
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_eos_checks.audit.rules.log import Batch
-from kafka_eos_checks.audit.rules.transactions import HANGING
+from kafka_eos_checks.audit.rules.transactions.names import HANGING
 from kafka_eos_checks.watch import journal as journals
 from kafka_eos_checks.watch.journal import CHECKPOINT, FORMAT, REPORTS, Journal, UnusableFolder
 from kafka_eos_checks.watch.reports import RESOLVED, Clock, Report, Row, Since, report_row

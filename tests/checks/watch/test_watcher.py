@@ -13,7 +13,7 @@ from kafka_eos.formats.record_batch import ControlType, Record, build_batch
 from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log
 from kafka_eos_checks.audit.rules.log import LEADER_BACK, LOG_RULES, ORDER, Batch, audit_log
-from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
+from kafka_eos_checks.audit.rules.transactions.names import HANGING, TORN
 from kafka_eos_checks.audit.segments.headers import SMALLEST_LENGTH
 from kafka_eos_checks.conform.wire import NoAnswer
 from kafka_eos_checks.watch.advice import WORDS, Tools

@@ -45,12 +45,9 @@ from kafka_eos_checks.audit.rules.log import (
     first_copies,
 )
 from kafka_eos_checks.audit.rules.offsets import GroupLog, follow_group_log, last_offsets, went_back
-from kafka_eos_checks.audit.rules.transactions import (
-    TRANSACTION_RULES,
-    TransactionAudit,
-    audit_transactions,
-    read_transactions,
-)
+from kafka_eos_checks.audit.rules.transactions.judge import TransactionAudit, audit_transactions
+from kafka_eos_checks.audit.rules.transactions.names import TRANSACTION_RULES
+from kafka_eos_checks.audit.rules.transactions.partitions import read_transactions
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.header_tables import is_table, read_table
 from kafka_eos_checks.audit.segments.splits import PartitionLog

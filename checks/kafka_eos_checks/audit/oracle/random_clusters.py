@@ -49,11 +49,9 @@ from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.plan.stages import Scanned
 from kafka_eos_checks.audit.rules.beside import INDEXED, Beside, audit_beside, producers_at, read_last
-from kafka_eos_checks.audit.rules.transactions import (
-    TRANSACTION_RULES,
-    TransactionAudit,
-    read_transactions,
-)
+from kafka_eos_checks.audit.rules.transactions.judge import TransactionAudit
+from kafka_eos_checks.audit.rules.transactions.names import TRANSACTION_RULES
+from kafka_eos_checks.audit.rules.transactions.partitions import read_transactions
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.verdict import Verdict
 

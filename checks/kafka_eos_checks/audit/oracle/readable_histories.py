@@ -44,7 +44,7 @@ from kafka_eos_checks.audit.rules.readers import (
 )
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT, not_as_sent
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
-from kafka_eos_checks.audit.rules.transactions import longest
+from kafka_eos_checks.audit.rules.transactions.judge import longest
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 

@@ -153,7 +153,7 @@ from kafka_eos_checks.audit.rules.readers import (
 )
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT, not_as_sent
 from kafka_eos_checks.audit.rules.timeouts import Deadlines, Decision
-from kafka_eos_checks.audit.rules.transactions import longest
+from kafka_eos_checks.audit.rules.transactions.judge import longest
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.order import places_of_each

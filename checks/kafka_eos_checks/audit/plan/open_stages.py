@@ -9,7 +9,7 @@ stage                   mapped over                      rows
                                                          they keep from readers
 ======================  ===============================  ============================================================
 
-They only run if there are such data. :func:`kafka_eos_checks.audit.rules.transactions.hanging` has found them.
+They only run if there are such data. :func:`kafka_eos_checks.audit.rules.transactions.open.hanging` has found them.
 """
 
 from collections import defaultdict
@@ -39,7 +39,8 @@ from kafka_eos_checks.audit.plan.slice_stages import (
     with_own_slices,
 )
 from kafka_eos_checks.audit.rules.decided import Answers, Data, added, decisions_about, needs_markers
-from kafka_eos_checks.audit.rules.transactions import Hanging, owners_of, with_decisions
+from kafka_eos_checks.audit.rules.transactions.judged import Hanging
+from kafka_eos_checks.audit.rules.transactions.open import owners_of, with_decisions
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 ANSWERED = 30  # a kind of rows

@@ -82,7 +82,9 @@ from kafka_eos_checks.audit.plan.beside_stages import Neighbours
 from kafka_eos_checks.audit.plan.found import FINDING_BYTES, folders, found_rows, identity
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.rules.decided import Data
-from kafka_eos_checks.audit.rules.transactions import Hanging, Judged, asked_about, why_incomplete
+from kafka_eos_checks.audit.rules.transactions.coordinators import why_incomplete
+from kafka_eos_checks.audit.rules.transactions.judged import Hanging, Judged
+from kafka_eos_checks.audit.rules.transactions.open import asked_about
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.order import stable_order
 from kafka_eos_checks.audit.segments.splits import PartitionLog

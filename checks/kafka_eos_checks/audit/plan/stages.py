@@ -105,12 +105,9 @@ from kafka_eos_checks.audit.plan.slice_stages import (
 from kafka_eos_checks.audit.rules.beside import REPLICA_COLUMNS, Beside, Last, files_of
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.rules.offsets import BEYOND, WENT_BACK, Ends, beyond_the_end, went_back
-from kafka_eos_checks.audit.rules.transactions import (
-    Judged,
-    TransactionAudit,
-    longest,
-    topic_of,
-)
+from kafka_eos_checks.audit.rules.transactions.judge import TransactionAudit, longest
+from kafka_eos_checks.audit.rules.transactions.judged import Judged
+from kafka_eos_checks.audit.rules.transactions.partitions import topic_of
 from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.headers import Block
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks

@@ -58,7 +58,8 @@ from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.places import bytes_of, place
 from kafka_eos_checks.audit.rules.epochs import LEADER_EPOCHS
 from kafka_eos_checks.audit.rules.log import Subject
-from kafka_eos_checks.audit.rules.transactions import RECENT, PartitionTransactions, read_transactions
+from kafka_eos_checks.audit.rules.transactions.names import RECENT
+from kafka_eos_checks.audit.rules.transactions.partitions import PartitionTransactions, read_transactions
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,

@@ -24,8 +24,8 @@ from kafka_eos_checks.audit.rules import (
     sent_offsets,
 )
 from kafka_eos_checks.audit.rules import log as log_rules
-from kafka_eos_checks.audit.rules import transactions as t
 from kafka_eos_checks.audit.rules.log import Reason
+from kafka_eos_checks.audit.rules.transactions import names as t
 from kafka_eos_checks.kit.verdict import Verdict
 
 READABLE = "readable"

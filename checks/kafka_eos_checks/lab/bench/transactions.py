@@ -24,7 +24,7 @@ from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, STALE_EPOCH
-from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_TRANSACTION
+from kafka_eos_checks.audit.rules.transactions.names import FENCED, HANGING, NO_TRANSACTION
 from kafka_eos_checks.audit.segments.headers import CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.audit.weights import IMPORTED

@@ -41,7 +41,7 @@ from kafka_eos.formats.transaction_log import (
 from kafka_eos.server.cluster import java_hash
 from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS, START_OFFSETS
 from kafka_eos_checks.audit.rules.log import LEADER_BACK, ORDER
-from kafka_eos_checks.audit.rules.transactions import TORN
+from kafka_eos_checks.audit.rules.transactions.names import TORN
 from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.lab.generate.batches import (
     FIRST_PRODUCER,

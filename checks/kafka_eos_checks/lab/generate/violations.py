@@ -58,8 +58,8 @@ from kafka_eos_checks.audit.rules.coordinator import DECISION_CHANGED, ILLEGAL_T
 from kafka_eos_checks.audit.rules.epochs import LEADER_EPOCHS
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LEADER_BACK, ORDER, OUTSIDE, STALE_EPOCH
 from kafka_eos_checks.audit.rules.offsets import BEYOND, WENT_BACK
-from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_BIT, OLD_COORDINATOR, TORN
-from kafka_eos_checks.audit.rules.transactions import NO_TRANSACTION as WITHOUT
+from kafka_eos_checks.audit.rules.transactions.names import FENCED, HANGING, NO_BIT, OLD_COORDINATOR, TORN
+from kafka_eos_checks.audit.rules.transactions.names import NO_TRANSACTION as WITHOUT
 from kafka_eos_checks.audit.segments import header_tables
 from kafka_eos_checks.audit.segments.headers import FIELDS, Headers, Ints
 from kafka_eos_checks.audit.segments.marks import Marks

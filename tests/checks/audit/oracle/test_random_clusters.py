@@ -19,7 +19,7 @@ from kafka_eos_checks.audit.oracle import random_clusters
 from kafka_eos_checks.audit.oracle.random_clusters import difference, judge
 from kafka_eos_checks.audit.plan import beside_stages, slice_stages
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, SNAPSHOT, last_batches
-from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
+from kafka_eos_checks.audit.rules.transactions.names import TRANSACTION_RULES
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.kit.verdict import read_verdicts
 

@@ -37,7 +37,7 @@ from kafka_eos_checks.audit.rules.beside import (
     judge_index,
 )
 from kafka_eos_checks.audit.rules.log import Batch
-from kafka_eos_checks.audit.rules.transactions import read_transactions
+from kafka_eos_checks.audit.rules.transactions.partitions import read_transactions
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.recording import kept_recording, unpacked

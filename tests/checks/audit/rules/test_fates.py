@@ -9,21 +9,15 @@ import pytest
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import ProducerSnapshotEntry
 from kafka_eos_checks.audit.findings import Kind
-from kafka_eos_checks.audit.rules import transactions as rules
 from kafka_eos_checks.audit.rules.beside import NO_HOLE, is_gone
 from kafka_eos_checks.audit.rules.coordinator import follow_coordinator_log
 from kafka_eos_checks.audit.rules.decided import LOOK_FIRST, TAKES_NOTHING, Said
-from kafka_eos_checks.audit.rules.transactions import (
-    OPEN_OF_NOBODY,
-    OPEN_WITHOUT_LOG,
-    TORN,
-    Named,
-    Owed,
-    There,
-    fate_of,
-    missing,
-    read_transactions,
-)
+from kafka_eos_checks.audit.rules.transactions import torn
+from kafka_eos_checks.audit.rules.transactions.matching import Matching, Named
+from kafka_eos_checks.audit.rules.transactions.missing import Owed, There, missing
+from kafka_eos_checks.audit.rules.transactions.names import OPEN_OF_NOBODY, OPEN_WITHOUT_LOG, TORN
+from kafka_eos_checks.audit.rules.transactions.open import fate_of
+from kafka_eos_checks.audit.rules.transactions.partitions import read_transactions
 from kafka_eos_checks.audit.segments.splits import find_logs
 
 from .test_transactions import NOW, PID, at_the_moment, coordinator, ended, partition
@@ -107,6 +101,6 @@ def test_a_marker_that_the_cleaner_has_emptied_hides_no_contradiction_after_it(m
     def unmatched(decision: ControlType | None) -> SimpleNamespace:
         return SimpleNamespace(partition=None, marker=SimpleNamespace(decision=decision), meant=())
 
-    monkeypatch.setattr(rules, "_without_transaction", lambda each: each.marker.decision)
-    matching = rules.Matching(unmatched=[unmatched(None), unmatched(ControlType.COMMIT)])  # type: ignore[list-item]
-    assert list(rules.contradictions(matching)) == [ControlType.COMMIT]
+    monkeypatch.setattr(torn, "_without_transaction", lambda each: each.marker.decision)
+    matching = Matching(unmatched=[unmatched(None), unmatched(ControlType.COMMIT)])  # type: ignore[list-item]
+    assert list(torn.contradictions(matching)) == [ControlType.COMMIT]

@@ -8,7 +8,7 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.rules.histories import REFUSED
-from kafka_eos_checks.audit.rules.transactions import TORN
+from kafka_eos_checks.audit.rules.transactions.names import TORN
 
 from ..both_forms import join
 from .test_histories import event, numbered

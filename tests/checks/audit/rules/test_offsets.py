@@ -31,7 +31,7 @@ from kafka_eos_checks.audit.rules.offsets import (
     follow_group_log,
     went_back,
 )
-from kafka_eos_checks.audit.rules.transactions import longest
+from kafka_eos_checks.audit.rules.transactions.judge import longest
 from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.verdict import Verdict

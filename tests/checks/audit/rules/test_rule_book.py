@@ -18,7 +18,7 @@ from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, LOST
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LOG_RULES
 from kafka_eos_checks.audit.rules.offsets import BEYOND, OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, most_urgent_first, rule_of
-from kafka_eos_checks.audit.rules.transactions import (
+from kafka_eos_checks.audit.rules.transactions.names import (
     HANGING,
     NO_TRANSACTION,
     OLD_COORDINATOR,

@@ -43,7 +43,11 @@ from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES, ILLEGAL_TRANSITION, follow_coordinator_log
 from kafka_eos_checks.audit.rules.rule_book import rule_of
-from kafka_eos_checks.audit.rules.transactions import (
+from kafka_eos_checks.audit.rules.transactions.coordinators import Coordinators
+from kafka_eos_checks.audit.rules.transactions.judge import fenced
+from kafka_eos_checks.audit.rules.transactions.judged import Judged
+from kafka_eos_checks.audit.rules.transactions.missing import begins_with_zero
+from kafka_eos_checks.audit.rules.transactions.names import (
     END_DAMAGED,
     FENCED,
     HANGING,
@@ -54,13 +58,9 @@ from kafka_eos_checks.audit.rules.transactions import (
     OPEN_BEHIND_HOLE,
     TORN,
     TRANSACTION_RULES,
-    Coordinators,
-    Judged,
-    begins_with_zero,
-    fate_of,
-    fenced,
-    read_transactions,
 )
+from kafka_eos_checks.audit.rules.transactions.open import fate_of
+from kafka_eos_checks.audit.rules.transactions.partitions import read_transactions
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.recording import unpack

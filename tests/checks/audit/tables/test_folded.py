@@ -23,7 +23,7 @@ from kafka_eos_checks.audit import source
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.kernels.logs import summary
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
-from kafka_eos_checks.audit.rules.transactions import read_transactions
+from kafka_eos_checks.audit.rules.transactions.partitions import read_transactions
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.marks import marks_of
 from kafka_eos_checks.audit.segments.splits import find_logs

@@ -17,7 +17,7 @@ from kafka_eos.server.cluster import java_hash
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
 from kafka_eos_checks.audit.rules.offsets import BEYOND
-from kafka_eos_checks.audit.rules.transactions import read_transactions
+from kafka_eos_checks.audit.rules.transactions.partitions import read_transactions
 from kafka_eos_checks.audit.segments.header_tables import read_table
 from kafka_eos_checks.audit.segments.headers import read_blocks
 from kafka_eos_checks.audit.segments.records import decode_block

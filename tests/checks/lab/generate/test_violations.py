@@ -18,7 +18,8 @@ from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.log import LOG_RULES, ORDER
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE
-from kafka_eos_checks.audit.rules.transactions import TORN, TRANSACTION_RULES, read_transactions
+from kafka_eos_checks.audit.rules.transactions.names import TORN, TRANSACTION_RULES
+from kafka_eos_checks.audit.rules.transactions.partitions import read_transactions
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.lab.generate import traffic

@@ -17,7 +17,7 @@ from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.rules.beside import REPLICAS
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, DUPLICATE, GAP, STALE_EPOCH
 from kafka_eos_checks.audit.rules.rule_book import READABLE
-from kafka_eos_checks.audit.rules.transactions import HANGING, NO_TRANSACTION, TORN
+from kafka_eos_checks.audit.rules.transactions.names import HANGING, NO_TRANSACTION, TORN
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.paths import recordings_folder
 from kafka_eos_checks.kit.recording import unpack

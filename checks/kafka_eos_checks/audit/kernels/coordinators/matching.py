@@ -2,8 +2,8 @@
 
 :func:`judge_steps` takes all steps of some producer ids. Nearly all markers are those that the coordinator's log
 requires, one after the other. If numpy cannot prove this for every marker of a producer id, the readable rules judge
-all its markers (:func:`kafka_eos_checks.audit.rules.transactions.judge`). They also judge all open transactions, which
-are few. So every finding is the readable rules' own.
+all its markers (:func:`kafka_eos_checks.audit.rules.transactions.judge.judge`). They also judge all open transactions,
+which are few. So every finding is the readable rules' own.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -23,23 +23,12 @@ from kafka_eos_checks.audit.moments import SKEW_MS, Moments, Source
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
 from kafka_eos_checks.audit.rules.decided import Answers, Data, added, keys_of
 from kafka_eos_checks.audit.rules.log import Reason, Reasons, Subject
-from kafka_eos_checks.audit.rules.transactions import (
-    AMBIGUOUS,
-    FENCED,
-    HANGING,
-    HOLES,
-    MOST_WAYS,
-    UNKNOWN,
-    Coordinators,
-    Judged,
-    PartitionTransactions,
-    PlainData,
-    Replaced,
-    judge,
-    marked_about,
-    why_incomplete,
-    without_transaction,
-)
+from kafka_eos_checks.audit.rules.transactions.coordinators import Coordinators, why_incomplete
+from kafka_eos_checks.audit.rules.transactions.judge import judge, without_transaction
+from kafka_eos_checks.audit.rules.transactions.judged import Judged
+from kafka_eos_checks.audit.rules.transactions.names import AMBIGUOUS, FENCED, HANGING, HOLES, MOST_WAYS, UNKNOWN
+from kafka_eos_checks.audit.rules.transactions.open import marked_about
+from kafka_eos_checks.audit.rules.transactions.partitions import PartitionTransactions, PlainData, Replaced
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH
 from kafka_eos_checks.audit.segments.order import stable_order
@@ -185,7 +174,7 @@ def prove_slices(
 
 
 def marked_in(steps: Paired, partitions: Sequence[Partition], wanted: Collection[Data]) -> Answers:
-    """As :func:`kafka_eos_checks.audit.rules.transactions.marked_about`, of many logs.
+    """As :func:`kafka_eos_checks.audit.rules.transactions.open.marked_about`, of many logs.
 
     Args:
         steps: the steps of the logs that count, of some producer ids.

@@ -1,8 +1,8 @@
 """The markers that completed transactions have left on partitions, counted with numpy, and those that are there.
 
-The readable rule (:func:`kafka_eos_checks.audit.rules.transactions.missing`) judges the few partitions and epochs that
-have fewer markers than transactions. Counts of the same log, producer id and epoch can be added in any order. So a
-producer id whose steps and decisions are shared by several tasks is judged by their sums.
+The readable rule (:func:`kafka_eos_checks.audit.rules.transactions.missing.missing`) judges the few partitions and
+epochs that have fewer markers than transactions. Counts of the same log, producer id and epoch can be added in any
+order. So a producer id whose steps and decisions are shared by several tasks is judged by their sums.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -18,11 +18,11 @@ from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge
 from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Partition, Rows
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
-from kafka_eos_checks.audit.rules.transactions import (
-    FIRST_LEADER,
+from kafka_eos_checks.audit.rules.transactions.coordinators import why_incomplete
+from kafka_eos_checks.audit.rules.transactions.judged import Judged
+from kafka_eos_checks.audit.rules.transactions.matching import Named
+from kafka_eos_checks.audit.rules.transactions.missing import (
     EndedOtherwise,
-    Judged,
-    Named,
     Owed,
     There,
     begins_with_zero,
@@ -30,8 +30,8 @@ from kafka_eos_checks.audit.rules.transactions import (
     may_miss,
     missing,
     owes_from,
-    why_incomplete,
 )
+from kafka_eos_checks.audit.rules.transactions.names import FIRST_LEADER
 from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.marks import NO_DECISION

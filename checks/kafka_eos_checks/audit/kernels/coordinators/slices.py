@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
 from kafka_eos_checks.audit.internal_topics.decisions import Decisions, PartitionSets, stretches
 from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Part, Parts, joined_steps
-from kafka_eos_checks.audit.rules.transactions import MOST_WAYS
+from kafka_eos_checks.audit.rules.transactions.names import MOST_WAYS
 from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH

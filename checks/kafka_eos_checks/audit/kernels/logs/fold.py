@@ -10,7 +10,7 @@ from kafka_eos_checks.audit.kernels.logs.runs import Runs
 from kafka_eos_checks.audit.kernels.logs.summary import READ_FIRST, Combine, Summary, chunks_of, reread_from, summarise
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition, PartitionFold
 from kafka_eos_checks.audit.rules.epochs import LeaderRun, joined
-from kafka_eos_checks.audit.rules.transactions import hides_batches
+from kafka_eos_checks.audit.rules.transactions.partitions import hides_batches
 from kafka_eos_checks.audit.segments.headers import Block, Headers, read_index
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 

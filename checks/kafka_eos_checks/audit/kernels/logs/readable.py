@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, STEP, Paired
-from kafka_eos_checks.audit.rules.transactions import Marker, OpenTransaction
+from kafka_eos_checks.audit.rules.transactions.partitions import Marker, OpenTransaction
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH
 
 _Step = namedtuple("_Step", STEP.names or ())  # type: ignore[misc]  # the names are the array's
@@ -41,7 +41,7 @@ def data_of(steps: Paired, row: int, segments: Sequence[str]) -> OpenTransaction
 
 
 def ending_of(steps: Paired, row: int) -> dict[str, Any]:
-    """The marker at a step as the fields of :class:`kafka_eos_checks.audit.rules.transactions.Replaced`."""
+    """The marker at a step as the fields of :class:`kafka_eos_checks.audit.rules.transactions.partitions.Replaced`."""
     step = _step(steps, row)
     return {"ended_at": step.offset, "decision": _DECISIONS[step.decision]}
 

@@ -38,7 +38,7 @@ from kafka_eos_checks.audit.rules.log import (
     Violation,
     after,
 )
-from kafka_eos_checks.audit.rules.transactions import has_damaged_end
+from kafka_eos_checks.audit.rules.transactions.partitions import has_damaged_end
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,

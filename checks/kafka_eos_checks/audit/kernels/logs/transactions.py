@@ -6,7 +6,7 @@ the chunk. The steps of all chunks meet by producer id. Then :func:`paired` find
 the data that are open at the end. So no task needs a whole log or a whole transaction at once, and batches that are not
 steps leave no row.
 
-The readable form of the same fold is :func:`kafka_eos_checks.audit.rules.transactions.read_transactions`.
+The readable form of the same fold is :func:`kafka_eos_checks.audit.rules.transactions.partitions.read_transactions`.
 """
 
 from bisect import bisect_left
@@ -204,8 +204,8 @@ class Partition:
         chunks: by split and first byte, how many holes come before a chunk, and when the next marker after it was
             appended.
         is_ordered: whether no offset goes backwards. Otherwise the steps of chunks cannot be combined.
-        damaged: as :attr:`kafka_eos_checks.audit.rules.transactions.PartitionTransactions.damaged`.
-        damaged_end: as :attr:`kafka_eos_checks.audit.rules.transactions.PartitionTransactions.damaged_end`.
+        damaged: as :attr:`kafka_eos_checks.audit.rules.transactions.partitions.PartitionTransactions.damaged`.
+        damaged_end: as :attr:`kafka_eos_checks.audit.rules.transactions.partitions.PartitionTransactions.damaged_end`.
         topic_id: the id of the topic; None if the files do not tell.
     """
 

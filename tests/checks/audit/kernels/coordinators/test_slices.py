@@ -35,7 +35,7 @@ from kafka_eos_checks.audit.kernels.coordinators.slices import (
 )
 from kafka_eos_checks.audit.kernels.logs.transactions import NO_STEPS, STEP, Part, paired
 from kafka_eos_checks.audit.rules.coordinator import Transaction
-from kafka_eos_checks.audit.rules.transactions import MOST_WAYS
+from kafka_eos_checks.audit.rules.transactions.names import MOST_WAYS
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH
 
 Row = tuple[int, bool, int]  # epoch, whether it ends no data, coordinator epoch
