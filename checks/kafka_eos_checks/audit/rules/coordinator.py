@@ -241,8 +241,8 @@ def _wrong_partitions(before: TransactionLogValue, after: TransactionLogValue) -
     was, now = before.partitions(), after.partitions()
     if after.transaction_status is TransactionState.ONGOING:
         return "partitions left the transaction" if not was <= now and before.transaction_status not in _AT_REST else ""
-    expected = was if after.transaction_status in PREPARED else frozenset()
-    return "" if now == expected else "the partitions are not those of the transaction"
+    is_wrong = after.transaction_status in PREPARED and now != was
+    return "the partitions are not those of the transaction" if is_wrong else ""
 
 
 def _wrong_times(before: TransactionLogValue, after: TransactionLogValue) -> str:
@@ -263,6 +263,8 @@ def _wrong_at_rest(after: TransactionLogValue) -> str:
     status, start = after.transaction_status, after.transaction_start_timestamp_ms
     if status is TransactionState.EMPTY and start != NO_TIMESTAMP:
         return f"no transaction, and a start at {start} ms"
+    if status in _AT_REST and after.partitions():
+        return "no transaction, and partitions"
     pid, epoch = after.next_producer_id, after.next_producer_epoch
     if status in _AT_REST and (pid, epoch) != (NO_PRODUCER_ID, NO_PRODUCER_EPOCH):
         return f"no transaction to end, and next producer {pid} epoch {epoch}"

@@ -49,7 +49,9 @@ def state(
         producer_epoch=epoch,
         transaction_timeout_ms=60_000,
         transaction_status=status,
-        transaction_partitions=None if status is EMPTY else (TopicPartitions(topic="orders", partition_ids=ids),),
+        transaction_partitions=None
+        if status is EMPTY and not ids
+        else (TopicPartitions(topic="orders", partition_ids=ids),),
         transaction_last_update_timestamp_ms=NOW,
         transaction_start_timestamp_ms=-1 if status is EMPTY else NOW,
         next_producer_id=next_pid,
@@ -172,6 +174,7 @@ ILLEGAL = {
         (state(EMPTY), replace(state(ONGOING), transaction_last_update_timestamp_ms=NOW + 1)),
         1,
     ),
+    "a partition in the first state": ((state(EMPTY, partitions=[0]),), 0),
     "a start without a transaction": ((replace(state(EMPTY), **LATER),), 0),
     "a start without a transaction after one": ((*COMMITTED, replace(state(EMPTY, 1), **LATER)), 4),
     "another previous producer id": ((*BEGUN, replace(state(PREPARE_COMMIT), previous_producer_id=8)), 2),
