@@ -459,23 +459,35 @@ def test_findings_are_written_as_json_lines_csv_and_parquet(tmp_path: Path) -> N
     assert [Finding(**row) for row in parquet.read_table(tmp_path / "f.parquet").to_pylist()] == [FINDING, FINDING]
 
 
-@pytest.mark.parametrize("options", [[], ["--spark"]], ids=["in process", "spark"])
-def test_violations_that_an_earlier_audit_has_found_do_not_count_again(
-    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def find_again(tmp_path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[Path, Path]:
+    """Audit a log twice, the second time with what was found before; return the findings before and after."""
     before, after = tmp_path / "before.jsonl", tmp_path / "after.jsonl"
-    if options:
-        pytest.importorskip("pyspark")
     write_log(tmp_path / "logs" / "orders-0", faulty())
-    call = ["audit", str(tmp_path / "logs"), "--findings", str(after)]
-    assert cli.main([*call[:-1], str(before)]) == 1
-    assert cli.main([*call, *options, "--known", str(before), "--json", str(tmp_path / "v.json")]) == 0
+    call = ["audit", str(tmp_path / "logs"), "--findings"]
+    assert cli.main([*call, str(before)]) == 1
+    assert cli.main([*call, str(after), *options, "--known", str(before), "--json", str(tmp_path / "v.json")]) == 0
     said = capsys.readouterr().out
     assert "known, found before: 1\nduplicate (known): orders-0/" in said
     [row] = map(json.loads, after.read_text().splitlines())
     assert {**row, "kind": "violation"} == json.loads(before.read_text())
     [verdict] = [each for each in read_verdicts(tmp_path / "v.json") if each.name == "duplicate"]
     assert (verdict.found, verdict.figures["known"]) == ("0 findings", 1)
+    return before, after
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_on_spark_violations_that_an_earlier_audit_has_found_do_not_count_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    find_again(tmp_path, capsys, "--spark")
+
+
+def test_violations_that_an_earlier_audit_has_found_do_not_count_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = find_again(tmp_path, capsys)
+    call = ["audit", str(tmp_path / "logs"), "--findings", str(after)]
     assert cli.main([*call, "--known", str(after)]) == 0, "what was known stays known"
     write_log(tmp_path / "logs" / "orders-1", faulty())
     assert cli.main([*call, "--known", str(before)]) == 1
