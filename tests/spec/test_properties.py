@@ -140,6 +140,13 @@ def test_a_pending_offset_is_the_only_one_of_its_partition_and_moves_the_committ
         assert holds("ConsumeTransformProduceTwoInputs", "OnePendingOffset", **state) is is_right
 
 
+def test_a_sender_gives_up_only_what_it_has_sent_and_knows_nothing_of() -> None:
+    for outcome in ("unsent", "sent", "acknowledged", "failed"):
+        before, after = ((of_one, "sent") for of_one in (outcome, "failed"))
+        given_up = holds("RefinesAtLeastOnce", "Failing", of="Delivery", before={"outcome": before}, outcome=after)
+        assert given_up is (outcome == "sent")
+
+
 def test_a_search_of_readers_after_an_election_admits_none_that_reads_before() -> None:
     search = {"of": "ConsumerBounds", "log": Map(entries=()), "highWatermark": 0, "leaderEpoch": 0}
     for position, is_inside in ((0, True), (1, False)):
