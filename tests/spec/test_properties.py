@@ -3,6 +3,7 @@
 That TLC finds a property to hold shows nothing of a part of it that is gone.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -20,10 +21,13 @@ def formulas(model: str, module: str) -> Formulas:
     return Formulas(replace(found, module=module or found.module))
 
 
-def holds(model: str, name: str, *, of: str = "", **state: Any) -> Any:
-    """Whether an operator, of a model's module or of another one, holds in a state with these variables."""
-    own = formulas(model, of)
-    return own.named(name)(tuple(state.get(variable, 0) for variable in own.variables), ())
+def holds(model: str, name: str, *, of: str = "", before: Mapping[str, Any] | None = None, **state: Any) -> Any:
+    """Whether an operator, of a model's module or of another one, holds in a state with these variables.
+
+    With the variables ``before``, in the step from these to ``state``.
+    """
+    own, first = formulas(model, of), state if before is None else before
+    return own.named(name)(*(tuple(each.get(variable, 0) for variable in own.variables) for each in (first, state)))
 
 
 @pytest.mark.parametrize("request_", ["AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit"])
@@ -52,11 +56,44 @@ def test_only_the_buffering_reader_mixes_producers(reader: str, of_one_producer:
     assert holds("ThreeReaders", "DeliveredInOrder", **state) is is_right
 
 
+def test_an_aborted_transaction_is_in_the_index_once() -> None:
+    batch = Map(kind="transactional", offset=0, producerId=0, epoch=0)
+    index = Map(producerId=0, firstOffset=0, lastOffset=1, lastStableOffset=2)
+    log = Map(entries=(batch, batch.update(kind="abort", offset=1)))
+    for times, is_right in ((1, True), (2, False)):
+        state = {"log": log.set("abortedIndex", (index,) * times), "highWatermark": 2}
+        assert holds("ThreeReaders", "IndexFollowsLog", **state) is is_right
+
+
+def test_the_last_stable_offset_is_neither_beyond_what_is_decided_nor_behind_it() -> None:
+    batch = Map(kind="transactional", offset=0, producerId=0, epoch=0)
+    log = Map(entries=(batch, batch.update(kind="commit", offset=1)))
+    ongoing = Map(producerId=0, firstOffset=0, lastOffset=-1)
+    for watermark, open_, is_right in ((2, (), True), (2, (ongoing,), False), (1, (ongoing,), True), (1, (), False)):
+        state = {"log": log.set("transactions", frozenset(open_)), "highWatermark": watermark}
+        assert holds("ThreeReaders", "StableOffsetFollowsLog", **state) is is_right
+
+
 def test_a_committed_transfer_has_a_marker_in_each_of_its_partitions() -> None:
     marker = Map(kind="commit", transfer=0)
     for lacking in (None, "p0", "p1", "p7"):
         logs = Map({name: () if name == lacking else (marker,) for name in ("p0", "p1", "p7")})
         assert holds("Transfer", "MarkersReachAll", logs=logs, transaction=Map(state="none")) is (lacking is None)
+
+
+@pytest.mark.parametrize("account", ["p0", "p1"])
+def test_a_transfer_is_made_once_its_readers_find_it_once_in_each_account(account: str) -> None:
+    entry = Map(kind="plain", transfer=1)
+    for times in range(3):
+        logs = Map(p0=(entry,), p1=(entry,)).set(account, (entry,) * times)
+        assert holds("Transfer", "EveryTransferIsMade", logs=logs) is (times == 1)
+
+
+def test_fetches_of_decided_offsets_are_answered_at_the_latest_when_the_marker_is_replicated() -> None:
+    log = Map(kind="offset", offset=1, epoch=0), Map(kind="commit", offset=0, epoch=0)
+    for replicated, is_settled in ((1, False), (2, True)):
+        state = {"transaction": Map(state="PREPARE_COMMIT"), "log": log, "replicated": replicated}
+        assert holds("OffsetsAreSettled", "OffsetsAreSettled", **state) is is_settled
 
 
 def test_neither_a_commit_nor_an_abort_is_reported_that_did_not_happen() -> None:
@@ -87,6 +124,27 @@ def test_a_fenced_client_has_an_earlier_identity_than_the_coordinator() -> None:
         state = {"coordinator": Map(current=Map(producerId=0, epoch=1)), "takenOver": True}
         client = Map(identity=Map(producerId=0, epoch=epoch))
         assert holds("EpochBump", "NobodySharesItsIdentity", client=client, **state) is is_right
+
+
+@pytest.mark.parametrize(("state", "is_right"), [("EMPTY", True), ("COMPLETE_ABORT", False), ("PREPARE_ABORT", False)])
+def test_a_producer_id_is_given_after_the_log_says_that_no_transaction_is_open(state: str, is_right: bool) -> None:
+    answer = Map(request="InitProducerId", error="NONE")
+    holding = holds("TransactionCoordinator", "GivenAtRest", before={}, answer=answer, durable=Map(state=state))
+    assert holding is is_right
+
+
+def test_a_pending_offset_is_the_only_one_of_its_partition_and_moves_the_committed_one() -> None:
+    for one, other, is_right in ((2, -1, True), (1, -1, False), (2, 3, False)):
+        pending = Map(A=Map(p=one), B=Map(p=other))
+        state = {"pending": pending, "committed": Map(p=1)}
+        assert holds("ConsumeTransformProduceTwoInputs", "OnePendingOffset", **state) is is_right
+
+
+def test_a_sender_gives_up_only_what_it_has_sent_and_knows_nothing_of() -> None:
+    for outcome in ("unsent", "sent", "acknowledged", "failed"):
+        before, after = ((of_one, "sent") for of_one in (outcome, "failed"))
+        given_up = holds("RefinesAtLeastOnce", "Failing", of="Delivery", before={"outcome": before}, outcome=after)
+        assert given_up is (outcome == "sent")
 
 
 def test_a_search_of_readers_after_an_election_admits_none_that_reads_before() -> None:

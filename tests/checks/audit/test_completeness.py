@@ -401,6 +401,16 @@ def test_an_index_whose_segment_is_missing_shows_that_it_was_lost(cluster: Path,
     assert incomplete(cluster)[0] == [(first.name, 0)]
 
 
+def test_of_two_segments_that_a_log_lacks_the_certain_one_is_told(cluster: Path) -> None:
+    emptied, lost, *_ = segments(cluster, "generated-0")
+    cut(emptied, 0)
+    for index in emptied.parent.glob(f"{emptied.stem}.*index"):
+        index.unlink()
+    assert incomplete(cluster)[0] == [], "the cleaner may have emptied it"
+    lost.unlink()
+    assert incomplete(cluster) == ([(lost.name, int(lost.stem))], "")
+
+
 def test_first_segments_are_lost_if_the_leader_epochs_begin_before_the_log(cluster: Path) -> None:
     first, second = segments(cluster, "generated-0")[:2]
     for file in first.parent.glob(f"{first.stem}.*"):

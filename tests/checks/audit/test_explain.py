@@ -92,6 +92,15 @@ def test_a_record_that_a_reader_was_given_names_the_broker_that_led(
     assert "broker 1" not in told
 
 
+def test_the_broker_that_gave_a_record_is_the_leader_of_its_own_partition() -> None:
+    led = [replace(produce(n, "ok", n), action="LeaderChange", process=f"broker-{n}") for n in range(2)]
+    polled = replace(produce(2, "ok", 0), action="Poll", process="reader", offset=0)
+    finding = Finding(rule="aborted record read", topic="t", partition=0, offset=0, evidence="reader was given it")
+    moment = explain.of_finding(finding, {"r": [*led, polled]})
+    assert moment.violation is not None
+    assert moment.violation.text.endswith("; given by broker 0, which led since event 0")
+
+
 def test_only_findings_that_can_be_drawn_are_offered_and_another_repeats_the_advice() -> None:
     there = Finding(rule="duplicate", topic="t", partition=0, offset=0, evidence="e")
     elsewhere = Finding(rule="torn transaction", topic="u", partition=0, offset=0, evidence="e")

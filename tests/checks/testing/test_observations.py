@@ -1035,3 +1035,10 @@ def test_problems_of_two_kinds_are_told_apart() -> None:
     first, second = (Problem(name=name, evidence=f"of {name}", means="m", step="s") for name in ("a", "b"))
     own = [[f"  {name}: of {name}", "    means: m", "    next:  s"] for name in ("a", "b")]
     assert list(exactly_once._told([first, second])) == [*own[0], *own[1]]
+
+
+@pytest.mark.parametrize(("number", "more"), [(5, []), (6, ["  … and 1 more"])])
+def test_as_many_problems_as_are_shown_are_not_cut(number: int, more: list[str]) -> None:
+    one = Problem(name="a", evidence="e", means="m", step="s")
+    told = ["  a: e"] * exactly_once.SHOWN_FINDINGS
+    assert list(exactly_once._told([one] * number)) == [*told, *more, "    means: m", "    next:  s"]

@@ -566,6 +566,7 @@ def test_the_known_settings_are_written_by_the_script_only(capsys: pytest.Captur
         ("010", 10, 8, 10.0),
         ("08", 8, 0, 8.0),
         ("0x1F", None, 31, 31.0),
+        ("0X1f", None, 31, 31.0),
         ("5ms", None, 5, 5.0),
         ("-.5", None, None, -0.5),
         ("1e3", None, 1, 1000.0),

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.compression import CompressionType
-from kafka_eos.formats.record_batch import Record, TimestampType, build_batch, decode_batch
+from kafka_eos.formats.record_batch import NO_TIMESTAMP, Record, TimestampType, build_batch, decode_batch
 from kafka_eos.server.cluster import Settings
 from kafka_eos.server.configs import DYNAMIC_BROKER_CONFIGS, READ_ONLY_BROKER_CONFIGS, TOPIC_CONFIGS
 from kafka_eos.server.storage import TOPICS_AND_CONFIGS, DamagedLog, Directory
@@ -184,6 +184,7 @@ def test_timestamps_are_within_bounds(wire: Wire) -> None:
     create(wire, message_timestamp_before_max_ms="10", message_timestamp_after_max_ms="20")
     errors = {lag: send(wire, base_timestamp=NOW + lag)["ErrorCode"] for lag in (-11, -10, 0, 20, 21)}
     assert errors == {-11: E.INVALID_TIMESTAMP, -10: E.NONE, 0: E.NONE, 20: E.NONE, 21: E.INVALID_TIMESTAMP}
+    assert send(wire, base_timestamp=NO_TIMESTAMP)["ErrorCode"] == E.NONE, "it has none"
     refused = send(wire, base_timestamp=NOW + 21)
     assert refused["ErrorMessage"] == "One or more records have been rejected due to invalid timestamp"
     assert refused["RecordErrors"][0]["BatchIndexErrorMessage"] == (

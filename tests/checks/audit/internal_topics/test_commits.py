@@ -124,6 +124,7 @@ def test_columns_are_what_the_readable_decoder_says(given_pairs: list[Pair]) -> 
 
 @drawn(st.lists(pairs(), max_size=12), few=30)
 @example([(KEY, OffsetCommitValue(version=v, offset=7, metadata=m).encode()) for v in range(5) for m in ("é", "m")])
+@example([(KEY, OffsetCommitValue(version=v, offset=7, leader_epoch=5).encode()) for v in (3, 4)])
 @example([(KEY, value) for value in FITS_TWICE])
 def test_the_other_fields_are_what_the_readable_decoder_says(given_pairs: list[Pair]) -> None:
     records = records_of(given_pairs)

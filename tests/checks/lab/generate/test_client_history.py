@@ -98,6 +98,10 @@ def test_requests_have_the_form_of_those_that_are_recorded_between_real_clients_
     [path] = (tmp_path / HISTORIES).iterdir()
     made = list(forms(path.read_text(encoding="utf-8").splitlines()))
     assert {form for form, _ in made} <= recorded
+    requests: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for detail in (event["detail"] for _, event in made):
+        requests[detail["connection"], detail["correlation"]].add(detail["request"])
+    assert {len(numbers) for numbers in requests.values()} == {1}, "a connection uses no correlation id twice"
     errors = Counter((event["action"], event["error"]) for _, event in made if event["phase"] == "fail")
     assert errors.keys() >= {
         *((action, ErrorCode.CONCURRENT_TRANSACTIONS) for action in ("AddPartitionsToTxn", "Produce")),
