@@ -155,10 +155,18 @@ def test_the_spec_itself_notices_what_was_to_be_weaker_and_is_not(judge: Judge) 
     assert judge({"": seen({P_PART: 2}), "X": seen({P: 3})})[P_PART] == "the spec"
 
 
-def test_a_mutant_that_fails_or_is_not_about_the_property_notices_nothing(judge: Judge) -> None:
+def test_a_mutant_that_is_not_about_the_property_notices_nothing(judge: Judge) -> None:
     nothing = judge({"": seen({})})
-    assert judge({"": seen({}), "X": seen({P: 3}, whole=False)}) == nothing
     assert judge({"": seen({}), "X": seen({P: 3})}, checked="Q") == nothing
+
+
+def test_a_named_mutant_that_has_no_value_leaves_undecided_what_no_other_one_notices(judge: Judge) -> None:
+    failing = seen({P: 3}, whole=False)
+    undecided = judge({"": seen({}), "X": failing})
+    assert undecided[P_GONE] == "(no mutant violates it, X is not evaluated: KeyError: 'a')"
+    assert undecided[P_PART] == "(X is not evaluated: KeyError: 'a')"
+    assert judge({"": seen({}), "X": failing}, checked="Q")[P_GONE] == "(no mutant violates it)"
+    assert judge({"": seen({}), "X": failing, "Y": seen({P: 3})})[P_GONE] == "Y"
 
 
 def test_a_search_that_ended_at_its_limit_says_so(judge: Judge) -> None:
