@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from time import monotonic
 from typing import Any, TypeVar
 
 from rich.table import Table
@@ -25,7 +26,7 @@ from kafka_eos_checks.kit.arguments import above_zero, add_json, at_least_one
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.matrix.conjuncts.equivalents import check_known, read_equivalents, read_follows
-from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome, Pair, pairs, verdicts
+from kafka_eos_checks.matrix.conjuncts.outcomes import EXPECTED, Means, Outcome, Pair, pairs, verdicts
 from kafka_eos_checks.matrix.conjuncts.properties import MOST_STATES, PropertySearch, families, judged_modules
 from kafka_eos_checks.matrix.conjuncts.properties import places as weaker_places
 from kafka_eos_checks.matrix.conjuncts.reference import GraphSearch, ReferenceSubject, reference_subjects
@@ -35,6 +36,9 @@ from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder
 from kafka_eos_checks.tla.sany import UnparsableModule
 
 SPEC, REFERENCE, PROPERTIES = "spec", "reference", "properties"
+# The modules whose properties take a few CPU seconds, which `make` judges, and those of `make check`, at most a minute.
+SECONDS = ("ApplicationLoop", "EpochBump", "ExactlyOnce", "ExternalSink", "StatefulProcessor")
+A_MINUTE = ("AtomicTransactions", "Mirror", "ProducerIds", "SharePartition", "TransactionalOffsets", "Transfer")
 CHECKS = {SPEC: "conjunct", REFERENCE: "reference-conjunct", PROPERTIES: "property-part"}
 
 EPILOG = """examples:
@@ -121,6 +125,27 @@ def _in_properties(
                 status.update(f"properties: {module}: {mutant}")
 
             yield from search.judge(family, on_search)
+
+
+def judged(registry: Registry, modules: Sequence[str]) -> Iterator[Verdict]:
+    """The verdict on the weaker properties of each module, and on what ``spec/conjuncts.toml`` says of the module.
+
+    Args:
+        registry: the registry.
+        modules: the names of modules, as :func:`judged_modules` has them.
+    """
+    reasons = read_equivalents()
+    cache = ResultCache(cache_folder("conjuncts"))
+    search = PropertySearch(cache=cache, follows=read_follows(), explained=reasons.keys())
+    for module in modules:
+        began = monotonic()
+        try:
+            check_known(reasons, [place[1:] for place in _places(registry, [SPEC, PROPERTIES], [module])])
+            (family,) = families(registry, [module])
+            (verdict,) = verdicts(CHECKS[PROPERTIES], search.judge(family), reasons)
+        except (MalformedRegistry, UnparsableModule) as error:
+            verdict = Verdict(check=CHECKS[PROPERTIES], name=module, expected=EXPECTED, found=str(error), ok=False)
+        yield replace(verdict, seconds=monotonic() - began)
 
 
 SIDES = {SPEC: _in_spec, REFERENCE: _in_reference, PROPERTIES: _in_properties}

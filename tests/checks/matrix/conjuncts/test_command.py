@@ -11,7 +11,7 @@ from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.matrix.conjuncts import command
 from kafka_eos_checks.matrix.conjuncts.guards import Conjunct
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
-from kafka_eos_checks.matrix.conjuncts.properties import Family, PropertySearch
+from kafka_eos_checks.matrix.conjuncts.properties import Family, PropertySearch, judged_modules
 from kafka_eos_checks.matrix.conjuncts.reference import GraphSearch, ReferenceSubject
 from kafka_eos_checks.matrix.conjuncts.search import Search, Subject
 from kafka_eos_checks.models.registry import Registry
@@ -189,6 +189,30 @@ def test_the_listing_runs_nothing_and_names_both_sides(capsys: pytest.CaptureFix
     shown = capsys.readouterr().out.splitlines()
     assert ": ".join(SURVIVOR) in shown
     assert "counter!Counter.read: self.seen[client] != self.total -> True" in shown
+
+
+def test_a_module_that_make_judges_fails_with_a_survivor_and_with_a_stale_explanation(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judge(self: PropertySearch, family: Family) -> list[Outcome]:
+        return [Outcome(operator=PART[0], change=PART[1], place="Counter.tla:62", means=Means.NONE)]
+
+    monkeypatch.setattr(command, "families", lambda *_: [Family(module="Counter", versions=(), mutants=())])
+    monkeypatch.setattr(PropertySearch, "judge", judge)
+    explained = {PART: "it is never refused"}
+    for reasons, ok, found in (
+        ({}, False, "0 of 1 killed, 1 survive"),
+        (explained, True, "0 of 1 killed, 1 equivalent"),
+        (explained | {("Counter!Reset", "gone -> TRUE"): "no longer there"}, False, "no conjunct Counter!Reset: gone"),
+    ):
+        monkeypatch.setattr(command, "read_equivalents", lambda reasons=reasons: reasons)
+        (verdict,) = command.judged(registry, ["Counter"])
+        assert (verdict.check, verdict.name, verdict.ok) == ("property-part", "Counter", ok)
+        assert found in verdict.found
+
+
+def test_the_modules_that_make_judges_are_there() -> None:
+    assert judged_modules(Registry()).issuperset((*command.SECONDS, *command.A_MINUTE))
 
 
 def test_the_pairs_are_a_table_and_named_is_handed_on(
