@@ -209,7 +209,7 @@ def run(arguments: argparse.Namespace) -> int:
             "models": lambda: models(registry),
             "releases": lambda: releases(registry),
             "mutants": lambda: mutants(registry),
-            "properties": lambda: properties(registry, (*conjuncts.SECONDS, *conjuncts.A_MINUTE)),
+            "properties": lambda: properties(registry, (*conjuncts.SECONDS, *conjuncts.HALF_A_MINUTE)),
             "graphs": lambda: graphs(registry),
             "traces": lambda: traces(registry),
             "proofs": proofs,

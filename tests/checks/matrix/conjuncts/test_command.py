@@ -212,7 +212,7 @@ def test_a_module_that_make_judges_fails_with_a_survivor_and_with_a_stale_explan
 
 
 def test_the_modules_that_make_judges_are_there() -> None:
-    assert judged_modules(Registry()).issuperset((*command.SECONDS, *command.A_MINUTE))
+    assert judged_modules(Registry()).issuperset((*command.SECONDS, *command.HALF_A_MINUTE))
 
 
 def test_the_pairs_are_a_table_and_named_is_handed_on(
