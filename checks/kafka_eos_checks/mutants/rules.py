@@ -883,6 +883,15 @@ def abort_without_bump(rules: Rules, known: TransactionMetadata, next_producer_i
     return replace(rules.after_end(known, False, rules.server_version, next_producer_id), epoch=known.epoch)
 
 
+def timeout_fences_nobody(state: TransactionCoordinator) -> TransactionCoordinator:
+    """For ``abort_fenced``: a timeout brings no new epoch, InitProducerId does."""
+    after = TransactionCoordinator.abort_fenced(state)
+    if after.appending.request != coordinator.TIMEOUT:
+        return after
+    record = abort_without_bump(state.rules, state.metadata, after.appending.record.next_producer_id)
+    return replace(after, appending=replace(after.appending, record=record))
+
+
 def carries_fencing_epoch(rules: Rules, known: TransactionMetadata) -> coordinator.Identity:
     """For ``carried_by``: the second half of a fence carries the epoch of the first one, as in Kafka."""
     return coordinator.Identity(producer_id=known.producer_id, epoch=rules.fencing_epoch(known))
