@@ -614,6 +614,11 @@ def nothing_resumed(state: Transactions) -> frozenset[str]:
     return frozenset()
 
 
+def never_completes(state: Transactions) -> bool:
+    """For ``may_complete``: the coordinator closes no transaction, though every marker is written."""
+    return False
+
+
 def completes_early(state: Transactions) -> bool:
     """For ``may_complete``: the transaction is closed while markers are missing."""
     return True
