@@ -24,6 +24,7 @@ from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
 from kafka_eos_checks.matrix.conjuncts.reference import GuardPart, codes_of, mutated_reference, original_code
 from kafka_eos_checks.matrix.conjuncts.search import TIERS, parsed, texts_of
 from kafka_eos_checks.matrix.conjuncts.sightings import Searcher, Sighting, has_machine
+from kafka_eos_checks.matrix.conjuncts.spec_steps import NotEvaluable
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry, extended_modules, rule_modules
 from kafka_eos_checks.mutants import rules
 from kafka_eos_checks.tla.modules import ModuleFolder
@@ -419,18 +420,23 @@ class PropertySearch:
         if known is not None and min(known["states"], most) <= known.get("most", 0):
             violated = {int(place): level for place, level in known["violated"].items()}
             return Sighting(violated, known["whole"], known["failed"], known["states"])
-        searcher = self._searcher(model, versions)
-        if mutant.part:
-            searcher.keep(self._machine(model), codes_of(rule_modules(model.machine_class())))
-            code = original_code(mutant.part.module, mutant.part.function)
-            with mutated_reference(mutant.part):
-                found = searcher.search(self._machine(model), most, changed=code)
-        else:
-            found = searcher.search(self._machine(model), most, (mutant.unfair,))
+        try:
+            found = self._search(mutant, self._searcher(model, versions), most)
+        except NotEvaluable as error:
+            found = Sighting({}, whole=False, failed=str(error), states=0)
         if not mutant.label:
             self._check(model, found, versions)
         self.cache.put(key, {**asdict(found), "most": most})
         return found
+
+    def _search(self, mutant: Mutant, searcher: Searcher, most: int) -> Sighting:
+        machine = self._machine(mutant.model)
+        if mutant.part is None:
+            return searcher.search(machine, most, (mutant.unfair,))
+        searcher.keep(machine, codes_of(rule_modules(mutant.model.machine_class())))
+        code = original_code(mutant.part.module, mutant.part.function)
+        with mutated_reference(mutant.part):
+            return searcher.search(machine, most, changed=code)
 
     def _unnoticed(
         self, version: Version, others: set[str] | None, cut: Mapping[str, int], failed: Mapping[str, str]
