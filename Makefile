@@ -19,10 +19,10 @@ PYTEST := $(BIN)/pytest -q -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2) --
 # Python compiles each module once, not in each of hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-all: setup ## set up, then something of each floor: models, mutants, graphs, proofs, recordings, report
+all: setup ## set up, then something of each floor: models, mutants, properties, graphs, proofs, recordings, report
 	$(KAFKA_EOS) check
 
-check: setup ## every check of the small models, by the repaired rules and by Kafka's own, graphs, traces, proofs, contracts and recordings, and the report
+check: setup ## every check of the small models, by the repaired rules and by Kafka's own, mutants, properties, graphs, traces, proofs, contracts and recordings, and the report
 	$(KAFKA_EOS) check all
 
 setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages into .venv and fetch the TLA+ tools

@@ -155,8 +155,8 @@ NoSpuriousError == client.error # "NONE" => takenOver
 NoSpuriousErrorWitness == ~takenOver /\ \E request \in requests : request.presented # coordinator.current
 
 (* A client that waits for nothing and that nobody fenced has the coordinator's identity, and keeps it. *)
-HoldsItsEpoch == IsAlive /\ client.awaits = 0 /\ ~takenOver => client.identity = coordinator.current
-HoldsItsEpochWitness == IsAlive /\ client.awaits = 0 /\ ~takenOver /\ client.identity # First
+HoldsItsEpoch == client.awaits = 0 /\ ~takenOver => client.identity = coordinator.current
+HoldsItsEpochWitness == client.awaits = 0 /\ ~takenOver /\ client.identity # First
 
 (* A client that another instance has fenced never gets that instance's identity. *)
 NobodySharesItsIdentity == takenOver => IsNewer(coordinator.current, client.identity)

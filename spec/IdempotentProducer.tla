@@ -362,7 +362,7 @@ NoSpuriousError == producer.error = "NONE"
 NoSpuriousErrorWitness == \E i \in DOMAIN responses : responses[i].error # "NONE"
 
 (* After a fatal error the producer sends nothing more. *)
-SilentAfterFatalError == [][~IsRunning => attempts' = attempts /\ producer' = producer]_vars
+SilentAfterFatalError == [][~IsRunning => attempts' = attempts]_vars
 SilentAfterFatalErrorWitness == ~IsRunning
 
 (* After a fatal error nothing is in flight: every batch that was in flight has failed. *)

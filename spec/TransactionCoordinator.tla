@@ -754,7 +754,7 @@ LogEnd == IF tail = <<>> THEN durable ELSE tail[Len(tail)]
 (* While nothing is being appended, and unless an append was given up, memory is what a new coordinator would load. *)
 MemoryIsReplay ==
     IsIdle /\ ("append times out" \notin Faults \/ faults = 0) =>
-        \A name \in DOMAIN metadata \ {"lastEpoch", "pending", "failedFence"} : metadata[name] = LogEnd[name]
+        \A name \in DOMAIN metadata \ {"lastEpoch", "pending"} : metadata[name] = LogEnd[name]
 MemoryIsReplayWitness ==
     /\ metadata.state \in CompletedStates
     /\ IsIdle /\ ("append times out" \notin Faults \/ faults = 0)

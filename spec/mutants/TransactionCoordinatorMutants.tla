@@ -6,6 +6,24 @@ EXTENDS TransactionCoordinator
 AbortWithoutBump(known, nextProducerId) ==
     [AfterEnd(known, FALSE, ServerVersion, nextProducerId) EXCEPT !.epoch = known.epoch]
 
+(* for AbortFenced: a timeout brings no new epoch, InitProducerId does *)
+TimeoutFencesNobody ==
+    LET next    == IF NeedsNextProducerId(metadata, ServerVersion) THEN allocated ELSE NoProducerId
+        request == IF fencing = "timeout" THEN "timeout" ELSE "InitProducerId fences"
+        record  == IF fencing = "timeout" THEN AbortWithoutBump(metadata, next) ELSE AfterFence(metadata, next)
+    IN  /\ fencing # "none"
+        /\ fencing' = "none"
+        /\ carried' = Nobody
+        /\ IF metadata.pending = "PREPARE_EPOCH_FENCE" THEN
+              /\ Append_(Raised(metadata), request, Nobody, record)
+              /\ allocated' = IF next # NoProducerId THEN allocated + 1 ELSE allocated
+              /\ AnswersNobody
+           ELSE
+              /\ Answers(IF fencing = "timeout" THEN NoAnswer
+                         ELSE Answer("InitProducerId", LateFenceVerdict(metadata), Nobody), Nobody)
+              /\ UNCHANGED <<metadata, appending, allocated>>
+        /\ UNCHANGED <<logVars, toMark, historyVars, faults>>
+
 (* for AfterFence: the fence and the end bump the epoch, one after the other (KAFKA-19367) *)
 FenceAndEndBump(known, nextProducerId) ==
     AfterEnd([known EXCEPT !.epoch = FencingEpoch(known)], FALSE, ServerVersion, nextProducerId)

@@ -24,6 +24,11 @@ InitializesTwice(operation) ==
     \/ <<client.state, Target(operation)>> \in LegalTransitions
     \/ operation = "initTransactions" /\ client.state = "READY" /\ client.identity = 1
 
+(* for IsLegalCall: a client without a producer id begins no transaction *)
+BeginsOnlyWithId(operation) ==
+    /\ <<client.state, Target(operation)>> \in LegalTransitions
+    /\ operation = "beginTransaction" => client.identity > 0
+
 (* for OtherHasTimedOut: a call that has timed out does not stand in the way of another *)
 TimeoutsAreForgotten(operation) == FALSE
 
@@ -46,6 +51,20 @@ EndOvertakesOffsets(request) ==
     IF request \in Lookups THEN 0
     ELSE IF request \in Ends \cup {"TxnOffsetCommit"} THEN 2
     ELSE IF request = "InitProducerId" THEN 3 ELSE 1
+
+(* for Rank: the end of a transaction does not wait until its offsets are registered *)
+EndOvertakesRegistration(request) ==
+    IF request \in Lookups THEN 0
+    ELSE IF request \in Ends \cup {"AddOffsetsToTxn"} THEN 2
+    ELSE IF request = "InitProducerId" THEN 3 ELSE 1
+
+(* for ReceiveOffsetsAdded: offsets are not sent once their transaction ends *)
+DropsLateOffsets ==
+    /\ inFlight = "AddOffsetsToTxn"
+    /\ inFlight' = "none"
+    /\ client' = [client EXCEPT !.started = TRUE]
+    /\ queue' = IF client.state \in {"IN_TRANSACTION", "ABORTABLE_ERROR"} THEN queue \cup {"TxnOffsetCommit"} ELSE queue
+    /\ UNCHANGED <<partitions, sequences, batches, coordinators, call, cluster, topic, seen, faults>>
 
 (* for EndRequests: a client that needs another epoch asks for it in the place of an abort *)
 BumpsInsteadOfAbort(request, bumps) ==

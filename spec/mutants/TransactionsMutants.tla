@@ -148,6 +148,9 @@ NoLeaderIsDeleted(partition) == toMark \ {partition}
 (* for PartitionsToMark: after a failover nobody resumes the prepared transaction *)
 NothingResumed == {}
 
+(* for MayComplete: the coordinator closes no transaction, though every marker is written *)
+NeverCompletes == FALSE
+
 (* for MayComplete: the transaction is closed while markers are missing *)
 CompletesEarly == TRUE
 

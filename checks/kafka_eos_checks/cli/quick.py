@@ -1,7 +1,8 @@
 """``kafka-eos check``: something of each floor, in minutes; ``kafka-eos check all`` checks all of it.
 
-For each TLA+ module: its main model, one mutant of it, and the equality of its state graph with the reference's. Then
-the proofs without bounds, the audit of the small recordings on Spark, and the report.
+For each TLA+ module: its main model, one mutant of it, and the equality of its state graph with the reference's. For
+small modules also whether some mutant notices each part of their properties. Then the proofs without bounds, the audit
+of the small recordings on Spark, and the report.
 """
 
 import argparse
@@ -48,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kafka_eos_checks.cli import verify  # noqa: PLC0415 - `--help` needs none of it
     from kafka_eos_checks.graphs import command as conformance  # noqa: PLC0415 - `--help` needs none of it
     from kafka_eos_checks.kit.recording import example_recordings  # noqa: PLC0415
+    from kafka_eos_checks.matrix.conjuncts import command as conjuncts  # noqa: PLC0415
 
     def parts(registry: Any) -> verify.Parts:
         models = main_models(registry.models.values())
@@ -56,6 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         return {
             "models": partial(verify.of_models, registry, [*models.values(), *failures]),
             "mutants": partial(verify.checked, [*one_mutant_each(registry.mutants.values()).values()]),
+            "properties": partial(verify.properties, registry, conjuncts.SECONDS),
             "graphs": partial(conformance.check, registry, compared),
             "proofs": verify.proofs,
             "recordings": partial(verify.recordings, arguments.engine, example_recordings()),

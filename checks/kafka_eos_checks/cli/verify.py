@@ -1,4 +1,4 @@
-"""``kafka-eos check all``: small models, mutants, graph equality, traces, proofs, recordings; then the report.
+"""``kafka-eos check all``: small models, mutants, properties, graphs, traces, proofs, recordings; then the report.
 
 Models and contracts are checked by the repaired rules, and by those of each release of Kafka as it ships.
 """
@@ -30,6 +30,7 @@ from kafka_eos_checks.lab.costs.verdicts import read_evidence
 from kafka_eos_checks.lab.costs.verdicts import verdicts as cost_verdicts
 from kafka_eos_checks.ledger.report import latest_verdicts, write_report
 from kafka_eos_checks.matrix import release_replays
+from kafka_eos_checks.matrix.conjuncts import command as conjuncts
 from kafka_eos_checks.models import witnesses
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
 from kafka_eos_checks.models.releases import Releases, columns
@@ -38,8 +39,8 @@ from kafka_eos_checks.simulate.transactions import scenarios
 from kafka_eos_checks.traces import command as trace_check
 
 PARTS = (
-    *("models", "releases", "mutants", "graphs", "traces", "proofs", "contracts", "simulations", "costs"),
-    "recordings",
+    *("models", "releases", "mutants", "properties", "graphs", "traces", "proofs", "contracts"),
+    *("simulations", "costs", "recordings"),
 )
 CAUSES = "causes"  # the table of expected.toml with what is behind the findings
 UNJUDGED = "unjudged"  # its table with the number of things that a rule cannot judge
@@ -85,6 +86,13 @@ def releases(registry: Registry) -> Iterator[Verdict]:
 def mutants(registry: Registry) -> Iterator[Verdict]:
     """TLC on the mutants of the small tier: each must violate the property it names."""
     yield from checked(model_check.select(registry, [], "small", mutants=True))
+
+
+def properties(registry: Registry, modules: Sequence[str]) -> Iterator[Verdict]:
+    """Each part of the properties of these modules: some mutant has to notice a weaker version."""
+    for verdict in conjuncts.judged(registry, modules):
+        _say(verdict)
+        yield verdict
 
 
 def checked(chosen: Sequence[Model]) -> Iterator[Verdict]:
@@ -201,6 +209,7 @@ def run(arguments: argparse.Namespace) -> int:
             "models": lambda: models(registry),
             "releases": lambda: releases(registry),
             "mutants": lambda: mutants(registry),
+            "properties": lambda: properties(registry, (*conjuncts.SECONDS, *conjuncts.HALF_A_MINUTE)),
             "graphs": lambda: graphs(registry),
             "traces": lambda: traces(registry),
             "proofs": proofs,

@@ -52,6 +52,8 @@ from kafka_eos.machines.transactional_producer import (
     ABORT,
     ABORT_CALL,
     ABORTABLE_ERROR,
+    ADD_OFFSETS,
+    BEGIN,
     COMMIT_CALL,
     COMMITTING,
     DONE,
@@ -612,6 +614,11 @@ def nothing_resumed(state: Transactions) -> frozenset[str]:
     return frozenset()
 
 
+def never_completes(state: Transactions) -> bool:
+    """For ``may_complete``: the coordinator closes no transaction, though every marker is written."""
+    return False
+
+
 def completes_early(state: Transactions) -> bool:
     """For ``may_complete``: the transaction is closed while markers are missing."""
     return True
@@ -879,6 +886,15 @@ def committed_still_held(state: Consumer, mine: PVector[int], entry: LogEntry) -
 def abort_without_bump(rules: Rules, known: TransactionMetadata, next_producer_id: int) -> TransactionMetadata:
     """For ``after_fence``: the coordinator aborts by itself without a new epoch (KAFKA-5231, KAFKA-6119)."""
     return replace(rules.after_end(known, False, rules.server_version, next_producer_id), epoch=known.epoch)
+
+
+def timeout_fences_nobody(state: TransactionCoordinator) -> TransactionCoordinator:
+    """For ``abort_fenced``: a timeout brings no new epoch, InitProducerId does."""
+    after = TransactionCoordinator.abort_fenced(state)
+    if after.appending.request != coordinator.TIMEOUT:
+        return after
+    record = abort_without_bump(state.rules, state.metadata, after.appending.record.next_producer_id)
+    return replace(after, appending=replace(after.appending, record=record))
 
 
 def carries_fencing_epoch(rules: Rules, known: TransactionMetadata) -> coordinator.Identity:
@@ -1513,6 +1529,13 @@ def initializes_twice(producer: TransactionalProducer, operation: str) -> bool:
     )
 
 
+def begins_only_with_id(producer: TransactionalProducer, operation: str) -> bool:
+    """For ``is_legal_call``: a client without a producer id begins no transaction."""
+    return TransactionalProducer.is_legal_call(producer, operation) and (
+        operation != BEGIN or producer.client.identity > 0
+    )
+
+
 def timeouts_are_forgotten(producer: TransactionalProducer, operation: str) -> bool:
     """For ``other_has_timed_out``: a call that has timed out does not stand in the way of another."""
     return False
@@ -1543,6 +1566,18 @@ def any_order(producer: TransactionalProducer, request: str) -> int:
 def end_overtakes_offsets(producer: TransactionalProducer, request: str) -> int:
     """For ``rank``: the end of a transaction does not wait for its offsets."""
     return 2 if request == TXN_OFFSET_COMMIT else TransactionalProducer.rank(producer, request)
+
+
+def end_overtakes_registration(producer: TransactionalProducer, request: str) -> int:
+    """For ``rank``: the end of a transaction does not wait until its offsets are registered."""
+    return 2 if request == ADD_OFFSETS else TransactionalProducer.rank(producer, request)
+
+
+def drops_late_offsets(producer: TransactionalProducer) -> TransactionalProducer:
+    """For ``receive_offsets_added``: offsets are not sent once their transaction ends."""
+    after = TransactionalProducer.receive_offsets_added(producer)
+    in_time = producer.client.state in {IN_TRANSACTION, ABORTABLE_ERROR}
+    return after if in_time else replace(after, queue=producer.queue)
 
 
 def bumps_instead_of_abort(producer: TransactionalProducer, request: str, bumps: bool) -> frozenset[str]:

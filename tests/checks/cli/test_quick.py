@@ -66,13 +66,15 @@ def test_the_verdicts_of_each_part_are_kept_next_to_those_of_the_whole_check(
 
     monkeypatch.setattr(verify, "checked", tlc)
     monkeypatch.setattr(verify, "recordings", recordings)
+    monkeypatch.setattr(verify, "properties", verdicts_of("property-part"))
     monkeypatch.setattr(conformance, "check", verdicts_of("graph"))
     monkeypatch.setattr(verify, "proofs", verdicts_of("proof", found))
     for module in (verify, report.paths):
         monkeypatch.setattr(module, "build_folder", lambda: tmp_path)
     assert quick.run(argparse.Namespace(engine="local")) == code
     kept = {file.name: read_verdicts(file) for file in (tmp_path / "verdicts").iterdir()}
-    assert kept.keys() == {f"quick-{part}.json" for part in ("models", "mutants", "graphs", "proofs", "recordings")}
+    parts = ("models", "mutants", "properties", "graphs", "proofs", "recordings")
+    assert kept.keys() == {f"quick-{part}.json" for part in parts}
     assert [verdict.check for verdict in kept.pop("quick-models.json")] == ["witness", "model"]
     assert all(len(verdicts) == 1 for verdicts in kept.values())
     assert (tmp_path / "report.html").is_file()

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from time import monotonic
 from typing import Any, TypeVar
 
 from rich.table import Table
@@ -25,16 +26,19 @@ from kafka_eos_checks.kit.arguments import above_zero, add_json, at_least_one
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.matrix.conjuncts.equivalents import check_known, read_equivalents, read_follows
-from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome, Pair, pairs, verdicts
-from kafka_eos_checks.matrix.conjuncts.properties import MOST_STATES, PropertySearch, families
+from kafka_eos_checks.matrix.conjuncts.outcomes import EXPECTED, Means, Outcome, Pair, pairs, verdicts
+from kafka_eos_checks.matrix.conjuncts.properties import MOST_STATES, PropertySearch, families, judged_modules
 from kafka_eos_checks.matrix.conjuncts.properties import places as weaker_places
 from kafka_eos_checks.matrix.conjuncts.reference import GraphSearch, ReferenceSubject, reference_subjects
-from kafka_eos_checks.matrix.conjuncts.search import TIERS, Search, Subject, UnusableMutant, subjects
+from kafka_eos_checks.matrix.conjuncts.search import TIERS, Search, Subject, UnusableMutant, spec_modules, subjects
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
 from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder
 from kafka_eos_checks.tla.sany import UnparsableModule
 
 SPEC, REFERENCE, PROPERTIES = "spec", "reference", "properties"
+# The modules whose properties take a few CPU seconds, which `make` judges, and those of `make check`, at most 30 s.
+SECONDS = ("ApplicationLoop", "EpochBump", "ExactlyOnce", "ExternalSink", "StatefulProcessor")
+HALF_A_MINUTE = ("AtomicTransactions", "Mirror", "ProducerIds", "SharePartition", "TransactionalOffsets")
 CHECKS = {SPEC: "conjunct", REFERENCE: "reference-conjunct", PROPERTIES: "property-part"}
 
 EPILOG = """examples:
@@ -67,7 +71,7 @@ def _in_spec(
     registry: Registry, arguments: argparse.Namespace, cache: ResultCache, reasons: Set[tuple[str, str]]
 ) -> Iterator[Outcome]:
     """The outcomes of the spec's mutants, as they come."""
-    chosen = _chosen(subjects(registry), arguments.modules, reasons)
+    chosen = _chosen(subjects(registry, arguments.modules), arguments.modules, reasons)
     search = Search(cache=cache, timeout=arguments.timeout, thorough=not arguments.first)
     running: dict[str, str] = {}
     if arguments.first:
@@ -121,6 +125,27 @@ def _in_properties(
                 status.update(f"properties: {module}: {mutant}")
 
             yield from search.judge(family, on_search)
+
+
+def judged(registry: Registry, modules: Sequence[str]) -> Iterator[Verdict]:
+    """The verdict on the weaker properties of each module, and on what ``spec/conjuncts.toml`` says of the module.
+
+    Args:
+        registry: the registry.
+        modules: the names of modules, as :func:`judged_modules` has them.
+    """
+    reasons = read_equivalents()
+    cache = ResultCache(cache_folder("conjuncts"))
+    search = PropertySearch(cache=cache, follows=read_follows(), explained=reasons.keys())
+    for module in modules:
+        began = monotonic()
+        try:
+            check_known(reasons, [place[1:] for place in _places(registry, [SPEC, PROPERTIES], [module])])
+            (family,) = families(registry, [module])
+            (verdict,) = verdicts(CHECKS[PROPERTIES], search.judge(family), reasons)
+        except (MalformedRegistry, UnparsableModule) as error:
+            verdict = Verdict(check=CHECKS[PROPERTIES], name=module, expected=EXPECTED, found=str(error), ok=False)
+        yield replace(verdict, seconds=monotonic() - began)
 
 
 SIDES = {SPEC: _in_spec, REFERENCE: _in_reference, PROPERTIES: _in_properties}
@@ -193,24 +218,41 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.set_defaults(run=run)
 
 
-def _places(registry: Registry, sides: Sequence[str]) -> list[tuple[str, str, str]]:
-    """(module, operator, change) of every conjunct."""
+def _places(registry: Registry, sides: Sequence[str], modules: Sequence[str]) -> list[tuple[str, str, str]]:
+    """(module, operator, change) of every conjunct of these modules, or of all."""
     found = []
     if SPEC in sides:
-        found += [(s.module, *s.place) for s in subjects(registry)]
+        found += [(s.module, *s.place) for s in subjects(registry, modules)]
     if REFERENCE in sides:
         found += [(s.module, *s.place) for s in reference_subjects(registry)]
     if PROPERTIES in sides:
-        found += weaker_places(registry)
+        found += weaker_places(registry, modules)
+    return [place for place in found if not modules or place[0] in modules]
+
+
+def _modules(registry: Registry, sides: Sequence[str]) -> set[str]:
+    """The modules of these sides. SANY reads none of them here, so that a misspelt one is refused at once."""
+    found: set[str] = set()
+    if SPEC in sides:
+        found |= spec_modules(registry)
+    if REFERENCE in sides:
+        found |= {subject.module for subject in reference_subjects(registry)}
+    if PROPERTIES in sides:
+        found |= judged_modules(registry)
     return found
 
 
 def _check_modules(named: Sequence[str], there: Set[str]) -> None:
-    if not there:
-        raise MalformedRegistry("the registry has no model with a guard or a property to take a part from")
     strays = set(named) - there
     if strays:
         raise MalformedRegistry(f"no module {min(strays)!r}; there are {', '.join(sorted(there))}")
+
+
+def _check_parts(named: Sequence[str], there: Set[str]) -> None:
+    bare = set(named) - there
+    if bare or not there:
+        where = f" in {min(bare)}" if bare else ""
+        raise MalformedRegistry(f"no guard or property of a model to take a part from{where}")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -219,15 +261,17 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         registry = Registry()
         reasons = read_equivalents()
-        places = _places(registry, sides)
+        _check_modules(arguments.modules, _modules(registry, sides))
+        places = _places(registry, sides, arguments.modules)
+        _check_parts(arguments.modules, {place[0] for place in places})
         in_spec = {SPEC, PROPERTIES}  # their entries name the same modules
-        known = _places(registry, sorted(in_spec.union(sides))) if in_spec.intersection(sides) else places
+        known = places
+        if in_spec.intersection(sides):
+            known = _places(registry, sorted(in_spec.union(sides)), arguments.modules)
         check_known(reasons, [place[1:] for place in known])
-        _check_modules(arguments.modules, {place[0] for place in places})
         if arguments.list:
-            for module, operator, change in places:
-                if not arguments.modules or module in arguments.modules:
-                    answer_console.print(f"{operator}: {change}", markup=False, soft_wrap=True)
+            for _, operator, change in places:
+                answer_console.print(f"{operator}: {change}", markup=False, soft_wrap=True)
             return 0
         found = _judge(registry, arguments, sides, reasons)
     except (MalformedRegistry, UnparsableModule, UnusableMutant, GraphUnusable) as error:
@@ -250,8 +294,9 @@ def _judge(
         for outcome in SIDES[side](registry, arguments, cache, reasons.keys()):
             outcomes.append(outcome)
             if not outcome.means.kills:
-                progress_console.print(f"{outcome.means}: {outcome.place} {outcome.name}", markup=False)
-        every = [place for place in _places(registry, [side]) if place[0] in arguments.modules or not arguments.modules]
+                by = f" ({outcome.by})" if outcome.by else ""
+                progress_console.print(f"{outcome.means}: {outcome.place} {outcome.name}{by}", markup=False)
+        every = _places(registry, [side], arguments.modules)
         tried = {outcome.entry for outcome in outcomes}
         assert {place[1:] for place in every} == tried, f"{side}: not every part was tried"
         outcomes.sort(key=lambda o: (o.module, int(o.place.rpartition(":")[2]), o.name))

@@ -7,6 +7,8 @@ from typing import Generic, Protocol, TypeVar
 
 from kafka_eos_checks.kit.verdict import Verdict
 
+EXPECTED = "all killed or explained"
+
 
 class Means(StrEnum):
     """The means that distinguish a mutant from the spec, the strongest first."""
@@ -177,7 +179,7 @@ def _verdict(check: str, module: str, outcomes: Sequence[Outcome], reasons: Mapp
     return Verdict(
         check=check,
         name=module,
-        expected="all killed or explained",
+        expected=EXPECTED,
         found=score.found,
         ok=score.ok,
         seconds=sum(outcome.seconds for outcome in outcomes),

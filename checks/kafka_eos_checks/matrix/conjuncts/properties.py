@@ -24,6 +24,7 @@ from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
 from kafka_eos_checks.matrix.conjuncts.reference import GuardPart, codes_of, mutated_reference, original_code
 from kafka_eos_checks.matrix.conjuncts.search import TIERS, parsed, texts_of
 from kafka_eos_checks.matrix.conjuncts.sightings import Searcher, Sighting, has_machine
+from kafka_eos_checks.matrix.conjuncts.spec_steps import NotEvaluable
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry, extended_modules, rule_modules
 from kafka_eos_checks.mutants import rules
 from kafka_eos_checks.tla.modules import ModuleFolder
@@ -113,9 +114,21 @@ def families(registry: Registry, modules: Sequence[str] = (), named: bool = Fals
             yield _family(registry, name, holding[name], named)
 
 
-def places(registry: Registry) -> Iterator[tuple[str, str, str]]:
-    """Module, operator and change of each weaker version, as in ``spec/conjuncts.toml``; no mutant's text is made."""
+def judged_modules(registry: Registry) -> set[str]:
+    """The modules whose properties are judged."""
+    return set(_holding(registry))
+
+
+def places(registry: Registry, modules: Container[str] = ()) -> Iterator[tuple[str, str, str]]:
+    """Module, operator and change of each weaker version, as in ``spec/conjuncts.toml``; no mutant's text is made.
+
+    Args:
+        registry: the registry.
+        modules: names of modules; none for all.
+    """
     for module, models in _holding(registry).items():
+        if modules and module not in modules:
+            continue
         for version in _all_versions(registry, module, models):
             if version.change:
                 yield module, version.change.operator, version.change.change
@@ -330,6 +343,7 @@ class PropertySearch:
         places = {place for place, version in enumerate(versions) if version.change is not None}
         noticed: dict[int, tuple[Mutant, Sighting]] = {}
         cut: Counter[str] = Counter()  # searches that ended at the limit, for each property
+        failed: dict[str, str] = {}  # a named mutant that has no value in the middle, for each property
         others: dict[int, set[str]] = {}  # whole property -> those that are violated wherever it is
         for number, mutant in enumerate(family.mutants, start=1):
             waiting = {
@@ -343,10 +357,17 @@ class PropertySearch:
             sighting = self.sighting(mutant, versions)
             if sighting.states > self._most_states(mutant):
                 cut.update(mutant.model.invariants)
+            if sighting.failed and mutant.is_named:
+                failed |= dict.fromkeys(mutant.model.invariants, f"{mutant.label} is not evaluated: {sighting.failed}")
             for place in places - noticed.keys():
                 if self._notices(mutant, sighting, versions, place, others):
                     noticed[place] = mutant, sighting
-        return [self._outcome(versions[place], noticed.get(place), others.get(place), cut) for place in sorted(places)]
+        return [
+            self._noticed(versions[place], *noticed[place])
+            if place in noticed
+            else self._unnoticed(versions[place], others.get(place), cut, failed)
+            for place in sorted(places)
+        ]
 
     def _is_open(self, version: Version) -> bool:
         """Whether the spec itself may notice a version that nothing has noticed yet, and no reason says otherwise."""
@@ -399,45 +420,44 @@ class PropertySearch:
         if known is not None and min(known["states"], most) <= known.get("most", 0):
             violated = {int(place): level for place, level in known["violated"].items()}
             return Sighting(violated, known["whole"], known["failed"], known["states"])
-        searcher = self._searcher(model, versions)
-        if mutant.part:
-            searcher.keep(self._machine(model), codes_of(rule_modules(model.machine_class())))
-            code = original_code(mutant.part.module, mutant.part.function)
-            with mutated_reference(mutant.part):
-                found = searcher.search(self._machine(model), most, changed=code)
-        else:
-            found = searcher.search(self._machine(model), most, (mutant.unfair,))
+        try:
+            found = self._search(mutant, self._searcher(model, versions), most)
+        except NotEvaluable as error:
+            found = Sighting({}, whole=False, failed=str(error), states=0)
         if not mutant.label:
             self._check(model, found, versions)
         self.cache.put(key, {**asdict(found), "most": most})
         return found
 
-    def _outcome(
-        self, version: Version, noticed: tuple[Mutant, Sighting] | None, others: set[str] | None, cut: Mapping[str, int]
+    def _search(self, mutant: Mutant, searcher: Searcher, most: int) -> Sighting:
+        machine = self._machine(mutant.model)
+        if mutant.part is None:
+            return searcher.search(machine, most, (mutant.unfair,))
+        searcher.keep(machine, codes_of(rule_modules(mutant.model.machine_class())))
+        code = original_code(mutant.part.module, mutant.part.function)
+        with mutated_reference(mutant.part):
+            return searcher.search(machine, most, changed=code)
+
+    def _unnoticed(
+        self, version: Version, others: set[str] | None, cut: Mapping[str, int], failed: Mapping[str, str]
     ) -> Outcome:
-        """The outcome for one weaker version; says if a search that decides it ended at the limit of its states."""
-        assert version.change is not None
-        outcome = Outcome(
-            operator=version.change.operator,
-            change=version.change.change,
-            place=version.place,
-            means=Means.NONE,
-        )
-        if noticed is None:
-            by = ""
-            if version.tree is None:
-                by = (
-                    "no mutant violates it"
-                    if others is None
-                    else f"also {', '.join(sorted(others)) or 'one or another'}"
-                )
-            if number := cut.get(version.name, 0):
-                by += f"{', ' if by else ''}{number} searches ended at their limit"
-            return replace(outcome, by=by)
-        mutant, sighting = noticed
+        """The outcome for a weaker version that nothing notices, with what may be why."""
+        by = []
+        if version.tree is None:
+            also = ", ".join(sorted(others or ())) or "one or another"
+            by.append("no mutant violates it" if others is None else f"also {also}")
+        if number := cut.get(version.name, 0):
+            by.append(f"{number} searches ended at their limit")
+        if version.name in failed:
+            by.append(failed[version.name])
+        means = Means.UNDECIDED if version.name in failed else Means.NONE
+        return replace(_outcome(version), means=means, by=", ".join(by))
+
+    def _noticed(self, version: Version, mutant: Mutant, sighting: Sighting) -> Outcome:
+        """The outcome for a weaker version that is noticed; says if the search ended at the limit of its states."""
         behind = f", in its first {sighting.states:,} states" if sighting.states > self._most_states(mutant) else ""
         return replace(
-            outcome,
+            _outcome(version),
             means=Means.MUTANT,
             by=(mutant.label or "the spec") + behind,
             model=mutant.model.name,
@@ -486,6 +506,12 @@ class PropertySearch:
                 *(version.change.change if version.change else version.name for version in versions),
             )
         return found
+
+
+def _outcome(version: Version) -> Outcome:
+    assert version.change is not None
+    change = version.change
+    return Outcome(operator=change.operator, change=change.change, place=version.place, means=Means.NONE)
 
 
 def _machine(model: Model) -> type[Machine] | None:

@@ -2,7 +2,7 @@
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -70,16 +70,32 @@ class Subject:
         return self.conjunct.operator, self.conjunct.change
 
 
-def subjects(registry: Registry) -> list[Subject]:
-    """The conjuncts of all modules that some model of the registry reaches, by module and line."""
-    usable = [model for model in registry.models.values() if not model.expect.violates and model.tier in TIERS]
+def spec_modules(registry: Registry) -> set[str]:
+    """The modules that some model needs. SANY alone knows which of them have conjuncts."""
+    folder = ModuleFolder(registry.folder.parent)
+    return set(folder.closure({model.module for model in _usable(registry)}))
+
+
+def _usable(registry: Registry) -> list[Model]:
+    return [model for model in registry.models.values() if not model.expect.violates and model.tier in TIERS]
+
+
+def subjects(registry: Registry, modules: Collection[str] = ()) -> list[Subject]:
+    """The conjuncts of all modules that some model of the registry reaches, by module and line.
+
+    Args:
+        registry: the registry.
+        modules: the modules that count, or none for all. The conjuncts of some others come, too.
+    """
     by_module: dict[str, list[Model]] = {}
-    for model in _merged(usable):
+    for model in _merged(_usable(registry)):
         by_module.setdefault(model.module, []).append(model)
     reached: dict[Conjunct, list[Model]] = {}
     texts: dict[str, str] = {}
     for module, models in by_module.items():
         own = texts_of(registry.folder.parent, module)
+        if modules and own.keys().isdisjoint(modules):
+            continue
         texts |= own
         specifications = {model.specification for model in models}
         for conjunct in conjuncts(parsed(tuple(sorted(own.items())), module), own, specifications):

@@ -17,6 +17,10 @@ _CHOICES = frozenset({"or", "exists", "call"})  # of an operator that is no acti
 Label: TypeAlias = tuple[str, tuple[Any, ...]]  # an action and its arguments
 
 
+class NotEvaluable(ValueError):  # noqa: N818 - named for the specification
+    """An action has another form than guards, ``v' = e`` and ``UNCHANGED``: its steps are not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Alternative:
     """A way to take a step: its guards, and the next value of each variable by its place."""
@@ -26,7 +30,11 @@ class _Alternative:
 
 
 class SpecSteps:
-    """The first state and the steps of ``Init`` and ``[][Next]_v``; the specification may have fairness after them."""
+    """The first state and the steps of ``Init`` and ``[][Next]_v``; the specification may have fairness after them.
+
+    Raises:
+        NotEvaluable: when an action has another form, ``LET`` around a primed variable, say.
+    """
 
     def __init__(self, formulas: Formulas, specification: str) -> None:
         self._formulas = formulas
@@ -70,6 +78,8 @@ class SpecSteps:
         elif tree[:2] == ("infix", "=") and tree[2][0] == ("prime" if primed else "call"):
             variable = tree[2][1] if primed else tree[2]
             yield _Alternative((), {self._place(variable): self._formulas.evaluate(tree[3])})
+        elif primed and self._changes(tree):
+            raise NotEvaluable(f"an action has a primed variable in {tree[0]!r}, and not in v' = e")
         else:
             yield _Alternative((self._formulas.evaluate(tree),))
 

@@ -11,7 +11,7 @@ from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.matrix.conjuncts import command
 from kafka_eos_checks.matrix.conjuncts.guards import Conjunct
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
-from kafka_eos_checks.matrix.conjuncts.properties import Family, PropertySearch
+from kafka_eos_checks.matrix.conjuncts.properties import Family, PropertySearch, judged_modules
 from kafka_eos_checks.matrix.conjuncts.reference import GraphSearch, ReferenceSubject
 from kafka_eos_checks.matrix.conjuncts.search import Search, Subject
 from kafka_eos_checks.models.registry import Registry
@@ -26,7 +26,7 @@ PART = ("Counter!NotAboveLimit", "NotAboveLimit -> TRUE")
 def made_up(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All conjuncts of the counter are killed except the planted one; none is found by SANY here."""
 
-    def made_up_subjects(registry: Registry) -> list[Subject]:
+    def made_up_subjects(registry: Registry, _: object) -> list[Subject]:
         return [
             Subject(
                 conjunct=Conjunct(operator=operator, change=change, span=Span("Counter", 7, 1, 7, 1), value="TRUE"),
@@ -38,7 +38,7 @@ def made_up(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ]
 
     monkeypatch.setattr(command, "subjects", made_up_subjects)
-    monkeypatch.setattr(command, "weaker_places", lambda _: iter([("Counter", *PART)]))
+    monkeypatch.setattr(command, "weaker_places", lambda *_: iter([("Counter", *PART)]))
 
     def judge(self: Search, subject: Subject, on_model: Callable[[str], None]) -> Outcome:
         conjunct = subject.conjunct
@@ -156,7 +156,15 @@ def test_a_part_that_was_not_tried_is_not_taken_for_a_noticed_one(
         main(["check", "conjuncts", "--only", "spec"])
     registry.models.clear()
     assert main(["check", "conjuncts", "--only", "spec"]) == 2
-    assert "no model with a guard or a property" in capsys.readouterr().err
+    assert "no guard or property of a model to take a part from\n" in capsys.readouterr().err
+
+
+def test_a_module_without_a_part_is_not_taken_for_a_judged_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "spec_modules", lambda _: {"Counter", "Delivery"})
+    assert main(["check", "conjuncts", "Counter", "Delivery", "--only", "spec"]) == 2
+    assert "no guard or property of a model to take a part from in Delivery\n" in capsys.readouterr().err
 
 
 def test_an_explained_part_of_a_property_is_known_to_each_side(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,9 +174,14 @@ def test_an_explained_part_of_a_property_is_known_to_each_side(monkeypatch: pyte
         assert main(["check", "conjuncts", "--only", side, "--list"]) == 0
 
 
-def test_an_unknown_module_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "conjuncts", "Cuonter"]) == 2
-    assert "no module 'Cuonter'; there are Counter, counter" in capsys.readouterr().err
+def test_an_unknown_module_is_refused_with_the_known_ones_before_any_is_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("subjects", "weaker_places"):
+        monkeypatch.delattr(command, name)
+    for only, there in (([], "Counter, counter"), (["--only", "properties"], "Counter")):
+        assert main(["check", "conjuncts", "Cuonter", *only]) == 2
+        assert f"no module 'Cuonter'; there are {there}\n" in capsys.readouterr().err
 
 
 def test_the_listing_runs_nothing_and_names_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,6 +189,30 @@ def test_the_listing_runs_nothing_and_names_both_sides(capsys: pytest.CaptureFix
     shown = capsys.readouterr().out.splitlines()
     assert ": ".join(SURVIVOR) in shown
     assert "counter!Counter.read: self.seen[client] != self.total -> True" in shown
+
+
+def test_a_module_that_make_judges_fails_with_a_survivor_and_with_a_stale_explanation(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judge(self: PropertySearch, family: Family) -> list[Outcome]:
+        return [Outcome(operator=PART[0], change=PART[1], place="Counter.tla:62", means=Means.NONE)]
+
+    monkeypatch.setattr(command, "families", lambda *_: [Family(module="Counter", versions=(), mutants=())])
+    monkeypatch.setattr(PropertySearch, "judge", judge)
+    explained = {PART: "it is never refused"}
+    for reasons, ok, found in (
+        ({}, False, "0 of 1 killed, 1 survive"),
+        (explained, True, "0 of 1 killed, 1 equivalent"),
+        (explained | {("Counter!Reset", "gone -> TRUE"): "no longer there"}, False, "no conjunct Counter!Reset: gone"),
+    ):
+        monkeypatch.setattr(command, "read_equivalents", lambda reasons=reasons: reasons)
+        (verdict,) = command.judged(registry, ["Counter"])
+        assert (verdict.check, verdict.name, verdict.ok) == ("property-part", "Counter", ok)
+        assert found in verdict.found
+
+
+def test_the_modules_that_make_judges_are_there() -> None:
+    assert judged_modules(Registry()).issuperset((*command.SECONDS, *command.HALF_A_MINUTE))
 
 
 def test_the_pairs_are_a_table_and_named_is_handed_on(
@@ -196,7 +233,7 @@ def test_the_pairs_are_a_table_and_named_is_handed_on(
         ]
 
     made_up_places = [("Counter", f"Counter!{name}", f"{name} -> TRUE") for name in ("NotAboveLimit", "Grows")]
-    monkeypatch.setattr(command, "weaker_places", lambda _: iter(made_up_places))
+    monkeypatch.setattr(command, "weaker_places", lambda *_: iter(made_up_places))
     monkeypatch.setattr(command, "families", made_up_families)
     monkeypatch.setattr(PropertySearch, "judge", judge)
     assert main(["check", "conjuncts", "--only", "properties"]) == 1

@@ -19,6 +19,7 @@ from kafka_eos_checks.matrix.conjuncts.properties import (
     _tree,
 )
 from kafka_eos_checks.matrix.conjuncts.sightings import Sighting
+from kafka_eos_checks.matrix.conjuncts.spec_steps import NotEvaluable
 from kafka_eos_checks.models.registry import Expectation, Model, Registry
 from kafka_eos_checks.mutants import rules
 from kafka_eos_checks.tla.parser import parse_expression
@@ -155,10 +156,31 @@ def test_the_spec_itself_notices_what_was_to_be_weaker_and_is_not(judge: Judge) 
     assert judge({"": seen({P_PART: 2}), "X": seen({P: 3})})[P_PART] == "the spec"
 
 
-def test_a_mutant_that_fails_or_is_not_about_the_property_notices_nothing(judge: Judge) -> None:
+def test_a_mutant_that_is_not_about_the_property_notices_nothing(judge: Judge) -> None:
     nothing = judge({"": seen({})})
-    assert judge({"": seen({}), "X": seen({P: 3}, whole=False)}) == nothing
     assert judge({"": seen({}), "X": seen({P: 3})}, checked="Q") == nothing
+
+
+def test_a_named_mutant_that_has_no_value_leaves_undecided_what_no_other_one_notices(judge: Judge) -> None:
+    failing = seen({P: 3}, whole=False)
+    undecided = judge({"": seen({}), "X": failing})
+    assert undecided[P_GONE] == "(no mutant violates it, X is not evaluated: KeyError: 'a')"
+    assert undecided[P_PART] == "(X is not evaluated: KeyError: 'a')"
+    assert judge({"": seen({}), "X": failing}, checked="Q")[P_GONE] == "(no mutant violates it)"
+    assert judge({"": seen({}), "X": failing, "Y": seen({P: 3})})[P_GONE] == "Y"
+
+
+def test_a_specification_whose_steps_are_not_known_is_not_evaluated(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def searcher(*_: object) -> None:
+        raise NotEvaluable("an action of another form")
+
+    monkeypatch.setattr(PropertySearch, "_searcher", searcher)
+    search = PropertySearch(cache=ResultCache(tmp_path))
+    model = replace(registry.models["Counter"], invariants=("P",))
+    found = search.sighting(Mutant(label="X", model=model), VERSIONS)
+    assert (found.failed, found.whole, found.violated) == ("an action of another form", False, {})
 
 
 def test_a_search_that_ended_at_its_limit_says_so(judge: Judge) -> None:

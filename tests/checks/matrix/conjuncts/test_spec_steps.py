@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_eos_checks.graphs.state_graph import StateGraph
-from kafka_eos_checks.matrix.conjuncts.spec_steps import SpecSteps
+from kafka_eos_checks.matrix.conjuncts.spec_steps import NotEvaluable, SpecSteps
 from kafka_eos_checks.models.formulas import Formulas
 from kafka_eos_checks.models.registry import Registry
 
@@ -43,3 +43,18 @@ def test_the_steps_of_a_specification_are_those_of_the_machine(
     for place in graph.inside.nonzero()[0].tolist():
         taken = {names[label]: after for label, step in steps.steps if (after := step(graph.states[place])) is not None}
         assert taken == {label: graph.states[target] for label, target in graph.outgoing(place)}
+
+
+@pytest.mark.parametrize(
+    ("action", "form"),
+    [("LET before == total IN seen' = [seen EXCEPT ![client] = before]", "let"), ("seen' \\in {seen}", "infix")],
+)
+def test_an_action_of_another_form_is_not_taken_for_one_that_is_never_enabled(
+    action: str, form: str, registry: Registry
+) -> None:
+    module = registry.folder.parent / "Counter.tla"
+    text = module.read_text(encoding="utf-8")
+    assert READ in text
+    module.write_text(text.replace(READ, READ.replace("seen' = [seen EXCEPT ![client] = total]", action)), "utf-8")
+    with pytest.raises(NotEvaluable, match=f"a primed variable in '{form}'"):
+        SpecSteps(Formulas(replace(registry.models["Counter"], overrides={})), "Spec")
