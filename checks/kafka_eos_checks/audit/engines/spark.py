@@ -344,11 +344,12 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         given: a session that is used as it is and stays open.
 
     Raises:
-        MissingExtra: without pyspark or pyarrow, or without Java for a local session.
+        MissingExtra: without pyspark, pyarrow or pandas, or without Java for a local session.
         UnusableInput: the named cluster gives no session.
     """
     need("pyarrow", "spark")
     sql = need("pyspark.sql", "spark")
+    need("pandas", "spark")  # pyspark's Arrow functions refuse to work without it
     existing = given or sql.SparkSession.getActiveSession()
     if existing is not None:
         yield existing

@@ -246,6 +246,24 @@ def test_exceptions_of_the_gateway_are_not_logged_and_others_are(
     assert caplog.messages[-1] == "after"
 
 
+def test_without_pandas_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with (
+        pytest.raises(MissingExtra, match=r"this needs pandas; install it with: pip install 'kafka-eos\[spark\]'"),
+        session(),
+    ):
+        pytest.fail("a session")
+
+
+@pytest.mark.spark
+def test_a_local_session_does_not_log_the_failures_that_the_audit_tells(spark: Any) -> None:
+    loggers = spark._jvm.org.apache.logging.log4j.LogManager
+    told = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager", "DataNucleus.Datastore")
+    assert not [name for name in told if loggers.getLogger(name).isErrorEnabled()]
+    assert loggers.getLogger("org.apache.spark.scheduler.DAGScheduler").isErrorEnabled()
+
+
 WITH_A_JOB = """
 import sys
 from kafka_eos_checks.audit.engines.spark import session
