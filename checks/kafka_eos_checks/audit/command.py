@@ -380,6 +380,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str],
             if arguments.sink and spark is not None:
                 try:
                     findings.append_to_table(arguments.sink, spark, found.tables(spark), audit=began)
+                    findings.check_appended(arguments.sink, spark, audit=began, count=len(found))
                 except findings.TableRefused as error:
                     failures.append(f"{error}; rows that it has nevertheless are those where audit = '{began}'")
                 else:

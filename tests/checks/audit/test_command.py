@@ -29,7 +29,7 @@ from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks import cli
-from kafka_eos_checks.audit import completeness
+from kafka_eos_checks.audit import completeness, findings
 from kafka_eos_checks.audit.audit import audit, run
 from kafka_eos_checks.audit.command import UNJUDGED_REASONS, _print_notes
 from kafka_eos_checks.audit.findings import COLUMNS, TABLE_COLUMNS, Finding, Kind, to_arrow, write_findings
@@ -826,6 +826,25 @@ def test_the_verdicts_are_printed_although_a_task_cannot_write_the_table(
     assert "FAIL duplicate" in said.out
     assert "Mkdirs failed to create" in said.err
     assert "remedy: give another table, or --findings FILE; rows that it has nevertheless are those where" in said.err
+    assert "findings: rows of table" not in said.out
+
+
+@pytest.mark.spark
+def test_rows_that_the_table_lacks_after_the_audit_are_told(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+    append = findings.append_to_table
+
+    def lose(table: str, session: Any, rows: Any, *, audit: str) -> None:
+        append(table, session, (each.where("false") for each in rows), audit=audit)
+
+    monkeypatch.setattr(findings, "append_to_table", lose)
+    with table_of(spark, "raced"):
+        assert cli.main(["audit", str(tmp_path / "logs"), "--sink", "raced"]) == 2
+    said = capsys.readouterr()
+    assert "FAIL duplicate" in said.out
+    assert re.search(r"table raced has 0 of \d+ findings, as when another", said.err.replace("\n", " "))
     assert "findings: rows of table" not in said.out
 
 
