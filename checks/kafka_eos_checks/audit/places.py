@@ -33,6 +33,7 @@ WINDOW_BYTES = 8 << 20  # asked for at once: the first byte of an answer takes a
 DENIED = re.compile(r"ACCESS_DENIED|Access ?Denied|Forbidden|HTTP status 403|403 |Permission|AccessControlException")
 GONE = re.compile(r"NO_SUCH_KEY|RESOURCE_NOT_FOUND")  # between asking for the size and for the bytes
 CUT_OFF = "Failed to flush response stream"  # an error whose text is longer than the range that was asked for
+BUSY = re.compile(f"{CUT_OFF}|SLOW_DOWN|HTTP status 503")
 PAUSES = (0.2, 1, 5)  # seconds before such a range is asked for again
 _QUERY = re.compile(r"\?\S+")  # of addresses in what a library says: they may be signed
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)(?P<path>.*)", re.DOTALL)
@@ -601,6 +602,6 @@ def _remedy(uri: Uri, reason: str) -> str:
     if DENIED.search(reason):
         more = " (s3:ListBucket, s3:GetObject)" if uri.parts[0] == "s3:" else ""
         return f"the credentials of the process that reads need the right to list and to read{more}"
-    if CUT_OFF in reason:
+    if BUSY.search(reason):
         return "the store refused it several times, and is probably too busy: try again later, or with fewer processes"
     return "look at the address, the network, and the credentials of the process that reads"

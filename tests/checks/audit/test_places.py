@@ -567,6 +567,8 @@ def test_a_small_object_is_asked_for_again_where_the_store_is_busy(
     with pytest.raises(Unreachable, match=r"busy: .*; the store refused it several times, and is probably too busy"):
         places.bytes_of(small)
     assert not store.refusals[f"/{BUCKET}/busy"]
+    with pytest.raises(Unreachable, match=r"probably too busy: try again later"), places._named(place("s3://b/size")):
+        raise OSError("AWS Error UNKNOWN (HTTP status 503) during HeadObject operation: No response body.")
 
 
 def test_an_object_that_is_deleted_after_its_size_was_asked_for_is_named(
