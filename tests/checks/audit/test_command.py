@@ -1,6 +1,7 @@
 """The command: what it recognises, what it writes, and its exit codes."""
 
 import csv
+import errno
 import io
 import json
 import os
@@ -16,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import gettempdir
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -632,6 +634,35 @@ def test_the_verdicts_are_printed_although_an_output_fails_and_the_others_are_wr
     for file in ("/dev/full", tmp_path / "f.jsonl"):
         assert f"kafka-eos audit: {file} cannot be written: No space left on device; give another file" in said.err
     assert "1 finding" in page.read_text(encoding="utf-8")
+
+
+def test_of_findings_that_could_not_all_be_written_no_part_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+
+    def write(path: Path, _: Any) -> None:
+        path.write_text("{")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(findings, "write_findings", write)
+    assert cli.main(["audit", str(tmp_path / "logs"), "--findings", str(tmp_path / "f.jsonl")]) == 2
+    assert "f.jsonl cannot be written: No space left on device" in capsys.readouterr().err
+    assert not (tmp_path / "f.jsonl").exists()
+
+
+def test_a_full_disk_of_temporary_files_is_told_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "orders-0", clean())
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("kafka_eos_checks.audit.audit.run", fail)
+    assert cli.main(["audit", str(tmp_path)]) == 2
+    words = f"No space left on device in {gettempdir()}, where rows wait between stages; make room, or set TMPDIR"
+    assert words in capsys.readouterr().err
 
 
 def test_the_page_of_an_audit_lists_only_the_tools_that_it_used(

@@ -453,7 +453,9 @@ def failures_told() -> Iterator[None]:
         yield
     except spark_failures() as error:
         words = reasons(error)
-        raise UnusableInput(f"Spark failed: {words[0]}" + f" … {words[-1]}" * (len(words) > 1)) from error
+        told = f"Spark failed: {words[0]}" + f" … {words[-1]}" * (len(words) > 1)
+        is_full = "No space left on device" in told
+        raise UnusableInput(told + "; make room in the executors' spark.local.dir" * is_full) from error
 
 
 @contextmanager

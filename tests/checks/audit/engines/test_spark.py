@@ -65,6 +65,10 @@ def test_a_failure_of_spark_is_told_with_the_first_and_the_last_line_of_its_mess
     for message, told in (
         ("Job aborted\n  at a\n\n b is missing \n", "Spark failed: Job aborted … b is missing"),
         ("", "Spark failed: PySparkException"),
+        (
+            "No space left on device",
+            "Spark failed: No space left on device; make room in the executors' spark.local.dir",
+        ),
     ):
         with pytest.raises(UnusableInput) as found, failures_told():
             raise errors.PySparkException(message)
