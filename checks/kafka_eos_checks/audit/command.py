@@ -1,11 +1,13 @@
 """``kafka-eos audit``: log directories, recordings and histories, judged by the rules of exactly-once."""
 
 import argparse
+import errno
 import os
 import sys
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
 
 from kafka_eos_checks.kit.arguments import add_json, add_source_arguments, at_least_one
@@ -231,8 +233,7 @@ def _run(arguments: argparse.Namespace) -> int:
             check_output(file)
         result, written, failures = _audit_and_write(arguments)
     except (UnusableInput, NotALogDirectory, MalformedHistory, OSError) as error:
-        remedy = "; run it as the user of the broker, or audit a copy" if isinstance(error, PermissionError) else ""
-        print(f"kafka-eos audit: {error}{remedy}", file=sys.stderr)
+        print(f"kafka-eos audit: {error}{_remedy(error)}", file=sys.stderr)
         return 2
     answer_console.print(f"{result.subject}\n{result.ran}\n", markup=False, highlight=False, soft_wrap=True)
     verdicts = most_urgent_first(result.verdicts)
@@ -339,6 +340,15 @@ def _print_bill(bill: "Bill") -> None:
     answer_console.print("\n".join(words), markup=False, highlight=False, soft_wrap=True)
 
 
+def _remedy(error: Exception) -> str:
+    """What to do about an error whose message does not say it."""
+    if isinstance(error, PermissionError):
+        return "; run it as the user of the broker, or audit a copy"
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT} and error.filename is None:
+        return f" in {gettempdir()}, where rows wait between stages; make room, or set TMPDIR to another folder"
+    return ""
+
+
 def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str], list[str]]:
     """Audit, with a session of Spark if something needs one, and write the requested files.
 
@@ -348,7 +358,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str],
     from kafka_eos_checks.audit import audit, findings  # noqa: PLC0415
     from kafka_eos_checks.audit.places import place  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.rule_book import most_urgent_first  # noqa: PLC0415
-    from kafka_eos_checks.kit.outputs import Unwritable, unwritten  # noqa: PLC0415
+    from kafka_eos_checks.kit.outputs import Unwritable, remove_part, unwritten  # noqa: PLC0415
     from kafka_eos_checks.kit.verdict import write_verdicts  # noqa: PLC0415
 
     written: list[str] = []
@@ -361,6 +371,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str],
             how()
         except OSError as error:
             failures.append(str(error) if isinstance(error, Unwritable) else unwritten(file, error))
+            remove_part(file)
 
     paths, histories = (list(map(place, given)) for given in (arguments.paths, arguments.history))
     known = findings.read_known(arguments.known) if arguments.known else ()
@@ -380,6 +391,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str],
             if arguments.sink and spark is not None:
                 try:
                     findings.append_to_table(arguments.sink, spark, found.tables(spark), audit=began)
+                    findings.check_appended(arguments.sink, spark, audit=began, count=len(found))
                 except findings.TableRefused as error:
                     failures.append(f"{error}; rows that it has nevertheless are those where audit = '{began}'")
                 else:

@@ -334,6 +334,25 @@ def append_to_table(table: str, spark: "SparkSession", rows: "Iterable[DataFrame
             some.selectExpr(f"'{audit}' AS audit", "*").select(*columns).write.insertInto(table)
 
 
+def check_appended(table: str, spark: "SparkSession", *, audit: str, count: int) -> None:
+    """Compare the number of an audit's rows in a table with that of its findings.
+
+    Two programs that append files to one folder share the folder in which Spark keeps unfinished ones. The first that
+    ends removes it, with files of the other, and Spark reports no error.
+
+    Raises:
+        TableRefused: the numbers differ, or Spark refuses.
+    """
+    with _refusals(table):
+        there = spark.table(table).where(f"audit = '{audit}'").count()
+    if there != count:
+        raise TableRefused(
+            f"table {table} has {there:,} of {count:,} findings, as when another program appends to it meanwhile; "
+            f"remedy: delete the rows of this audit and repeat it while nobody else writes to {table}, give a table of "
+            "a format with transactions (--sink-format), or --findings FILE"
+        )
+
+
 @contextmanager
 def _refusals(table: str) -> Iterator[None]:
     """Raise :class:`TableRefused` where Spark refuses to make, read or write a table."""

@@ -15,6 +15,7 @@ import io
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -30,6 +31,10 @@ SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}  # other names, of Hadoop and of 
 PIECE_BYTES = 16 << 10  # of an index; brokers reserve 10 MB for it
 WINDOW_BYTES = 8 << 20  # asked for at once: the first byte of an answer takes as long as one or two of 80 MB/s
 DENIED = re.compile(r"ACCESS_DENIED|Access ?Denied|Forbidden|HTTP status 403|403 |Permission|AccessControlException")
+GONE = re.compile(r"NO_SUCH_KEY|RESOURCE_NOT_FOUND")  # between asking for the size and for the bytes
+CUT_OFF = "Failed to flush response stream"  # an error whose text is longer than the range that was asked for
+BUSY = re.compile(f"{CUT_OFF}|SLOW_DOWN|HTTP status 503")
+PAUSES = (0.2, 1, 5)  # seconds before such a range is asked for again
 _QUERY = re.compile(r"\?\S+")  # of addresses in what a library says: they may be signed
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)(?P<path>.*)", re.DOTALL)
 _ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -383,11 +388,28 @@ class RemoteFile(io.RawIOBase):
         if not due:
             return b""
         with _named(self._uri):
-            found: bytes = self._file.read_at(due, at)
+            found = self._read_at(due, at)
         count_read(len(found))
         if len(found) < due:
             raise _shorter(self._uri, at + len(found), at + due)
         return found
+
+    def _read_at(self, count: int, at: int) -> bytes:
+        """Read a range, again if the store answers with an error that does not fit into it.
+
+        S3's client repeats a request that a busy store refuses, but not where it cannot read the refusal.
+        """
+        pauses = iter(PAUSES)
+        while True:
+            try:
+                found: bytes = self._file.read_at(count, at)
+            except OSError as error:
+                pause = next(pauses, None)
+                if CUT_OFF not in str(error) or pause is None:
+                    raise
+                time.sleep(pause)
+            else:
+                return found
 
     def readinto(self, buffer: Any) -> int:
         """See ``io.RawIOBase``."""
@@ -569,6 +591,8 @@ def _named(uri: Uri) -> Iterator[None]:
         if isinstance(error, Missing):
             raise
         reason = _QUERY.sub("?…", (str(error).splitlines() or [type(error).__name__])[0])
+        if GONE.search(reason):
+            raise _absent(uri) from None
         raise Unreachable(f"{uri}: {reason}; {_remedy(uri, reason)}") from None
 
 
@@ -578,4 +602,6 @@ def _remedy(uri: Uri, reason: str) -> str:
     if DENIED.search(reason):
         more = " (s3:ListBucket, s3:GetObject)" if uri.parts[0] == "s3:" else ""
         return f"the credentials of the process that reads need the right to list and to read{more}"
+    if BUSY.search(reason):
+        return "the store refused it several times, and is probably too busy: try again later, or with fewer processes"
     return "look at the address, the network, and the credentials of the process that reads"

@@ -1,6 +1,7 @@
 """Files that a command writes when its work is done: checked before the work begins, and again when they fail."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -115,3 +116,10 @@ def check_output(path: Path, *, makes_folder: bool = False) -> None:
 def unwritten(path: Path, error: OSError) -> str:
     """The message about a file that could not be written."""
     return f"{path} cannot be written: {error.strerror or error}; give another file, or see to its disk and rights"
+
+
+def remove_part(path: Path) -> None:
+    """Remove a file of which only a part could be written, because its reader would take that for the whole."""
+    if path.is_file() and not path.is_symlink():
+        with suppress(OSError):
+            path.unlink()

@@ -25,4 +25,5 @@ def reasons(error: Exception) -> list[str]:
     if hasattr(error, "java_exception"):  # the rest is the stack
         causes = [line for line in lines if line.startswith((": ", "Caused by: "))]
         lines = [line.removeprefix("Caused by").removeprefix(": ") for line in causes]
-    return [line for line in lines if line] or [type(error).__name__]
+    # Spark Connect ends a worker's reason with a line for the state
+    return [line for line in lines if line and not line.startswith("SQLSTATE: ")] or [type(error).__name__]

@@ -1,6 +1,7 @@
 """The command: what it recognises, what it writes, and its exit codes."""
 
 import csv
+import errno
 import io
 import json
 import os
@@ -16,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import gettempdir
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,7 +31,7 @@ from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks import cli
-from kafka_eos_checks.audit import completeness
+from kafka_eos_checks.audit import completeness, findings
 from kafka_eos_checks.audit.audit import audit, run
 from kafka_eos_checks.audit.command import UNJUDGED_REASONS, _print_notes
 from kafka_eos_checks.audit.findings import COLUMNS, TABLE_COLUMNS, Finding, Kind, to_arrow, write_findings
@@ -647,6 +649,35 @@ def test_the_verdicts_are_printed_although_an_output_fails_and_the_others_are_wr
     assert "1 finding" in page.read_text(encoding="utf-8")
 
 
+def test_of_findings_that_could_not_all_be_written_no_part_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+
+    def write(path: Path, _: Any) -> None:
+        path.write_text("{")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(findings, "write_findings", write)
+    assert cli.main(["audit", str(tmp_path / "logs"), "--findings", str(tmp_path / "f.jsonl")]) == 2
+    assert "f.jsonl cannot be written: No space left on device" in capsys.readouterr().err
+    assert not (tmp_path / "f.jsonl").exists()
+
+
+def test_a_full_disk_of_temporary_files_is_told_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "orders-0", clean())
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("kafka_eos_checks.audit.audit.run", fail)
+    assert cli.main(["audit", str(tmp_path)]) == 2
+    words = f"No space left on device in {gettempdir()}, where rows wait between stages; make room, or set TMPDIR"
+    assert words in capsys.readouterr().err
+
+
 def test_the_page_of_an_audit_lists_only_the_tools_that_it_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -839,6 +870,25 @@ def test_the_verdicts_are_printed_although_a_task_cannot_write_the_table(
     assert "FAIL duplicate" in said.out
     assert "Mkdirs failed to create" in said.err
     assert "remedy: give another table, or --findings FILE; rows that it has nevertheless are those where" in said.err
+    assert "findings: rows of table" not in said.out
+
+
+@pytest.mark.spark
+def test_rows_that_the_table_lacks_after_the_audit_are_told(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+    append = findings.append_to_table
+
+    def lose(table: str, session: Any, rows: Any, *, audit: str) -> None:
+        append(table, session, (each.where("false") for each in rows), audit=audit)
+
+    monkeypatch.setattr(findings, "append_to_table", lose)
+    with table_of(spark, "raced"):
+        assert cli.main(["audit", str(tmp_path / "logs"), "--sink", "raced"]) == 2
+    said = capsys.readouterr()
+    assert "FAIL duplicate" in said.out
+    assert re.search(r"table raced has 0 of \d+ findings, as when another", said.err.replace("\n", " "))
     assert "findings: rows of table" not in said.out
 
 

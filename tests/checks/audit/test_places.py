@@ -47,6 +47,7 @@ class Store:
         address: its URL.
         asked: for each answer with bytes of an object: access key, path, first byte and end.
         denied: paths that are answered with 403.
+        refusals: for a path, answers that it is given instead of bytes: a status and the text, in this order.
     """
 
     def __init__(self) -> None:
@@ -62,6 +63,7 @@ class Store:
         self.address = f"http://127.0.0.1:{self._server.port}"
         self.asked: list[tuple[str, str, int, int]] = []
         self.denied: set[str] = set()
+        self.refusals: dict[str, list[tuple[str, bytes]]] = {}
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
         keys = {"access_key": "test", "secret_key": "test"}
@@ -74,6 +76,10 @@ class Store:
         if any(path.startswith(denied) for denied in self.denied):
             start("403 Forbidden", [("Content-Type", "application/xml")])
             return [b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"]
+        if environ["REQUEST_METHOD"] == "GET" and self.refusals.get(path):
+            status, text = self.refusals[path].pop(0)
+            start(status, [("Content-Type", "application/xml")])
+            return [text]
         if environ["REQUEST_METHOD"] == "GET" and found:
             key = re.search(r"Credential=([^/]*)/", environ.get("HTTP_AUTHORIZATION", ""))
             self.asked.append((key[1] if key else "", path, int(found[1]), int(found[2]) + 1))
@@ -544,6 +550,36 @@ def test_an_object_that_becomes_shorter_while_it_is_open_is_named(left: int, tmp
 
     with pytest.raises(Unreachable, match=f"{segment}: "):
         read()
+
+
+BUSY = ("503 Slow Down", b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>")
+
+
+def test_a_small_object_is_asked_for_again_where_the_store_is_busy(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "PAUSES", (0, 0))
+    store.write("busy", b"0\n")
+    small = place(f"s3://{BUCKET}/busy")
+    monkeypatch.setattr(store, "refusals", {f"/{BUCKET}/busy": [BUSY] * 2})
+    assert places.bytes_of(small) == b"0\n"
+    store.refusals[f"/{BUCKET}/busy"] = [BUSY] * 3
+    with pytest.raises(Unreachable, match=r"busy: .*; the store refused it several times, and is probably too busy"):
+        places.bytes_of(small)
+    assert not store.refusals[f"/{BUCKET}/busy"]
+    with pytest.raises(Unreachable, match=r"probably too busy: try again later"), places._named(place("s3://b/size")):
+        raise OSError("AWS Error UNKNOWN (HTTP status 503) during HeadObject operation: No response body.")
+
+
+def test_an_object_that_is_deleted_after_its_size_was_asked_for_is_named(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write("going", bytes(1000))
+    monkeypatch.setattr(
+        store, "refusals", {f"/{BUCKET}/going": [("404 Not Found", b"<Error><Code>NoSuchKey</Code></Error>")]}
+    )
+    with places.open_at(place(f"s3://{BUCKET}/going")) as file, pytest.raises(FileNotFoundError, match="nothing there"):
+        file.pread(1000, 0)
 
 
 def test_a_file_that_becomes_shorter_while_it_is_open_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,7 @@ from kafka_eos_checks.kit.missing import MissingExtra, find_java, need
 from kafka_eos_checks.kit.progress import part_progress
 from kafka_eos_checks.kit.schemas import arrow_schema, ddl
 from kafka_eos_checks.kit.spark_failures import reasons, spark_failures
+from kafka_eos_checks.kit.terminal import progress_console
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -344,21 +345,23 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         given: a session that is used as it is and stays open.
 
     Raises:
-        MissingExtra: without pyspark or pyarrow, or without Java for a local session.
+        MissingExtra: without pyspark, pyarrow or pandas, or without Java for a local session.
         UnusableInput: the named cluster gives no session.
     """
     need("pyarrow", "spark")
     sql = need("pyspark.sql", "spark")
+    need("pandas", "spark")  # pyspark's Arrow functions refuse to work without it
     existing = given or sql.SparkSession.getActiveSession()
     if existing is not None:
         yield existing
         return
     if _CLUSTERS & os.environ.keys():
+        named = sorted(_CLUSTERS & os.environ.keys())
+        asked = ", ".join(f"{name}={os.environ[name].partition(';')[0]}" for name in named)  # a token may follow
         try:
-            with quiet_about_pandas():
+            with quiet_about_pandas(), progress_console.status(f"waiting for a session of Spark with {asked}"):
                 made = sql.SparkSession.builder.appName("kafka-eos").getOrCreate()
         except Exception as error:  # an error of Spark, of Java, of gRPC, or of a missing package
-            asked = ", ".join(f"{name}={os.environ[name]}" for name in sorted(_CLUSTERS & os.environ.keys()))
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise UnusableInput(f"no session of Spark with {asked}: {reason}") from error
         try:
@@ -452,7 +455,9 @@ def failures_told() -> Iterator[None]:
         yield
     except spark_failures() as error:
         words = reasons(error)
-        raise UnusableInput(f"Spark failed: {words[0]}" + f" … {words[-1]}" * (len(words) > 1)) from error
+        told = f"Spark failed: {words[0]}" + f" … {words[-1]}" * (len(words) > 1)
+        is_full = "No space left on device" in told
+        raise UnusableInput(told + "; make room in the executors' spark.local.dir" * is_full) from error
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +64,12 @@ def test_a_failure_of_spark_is_told_with_the_first_and_the_last_line_of_its_mess
     errors = pytest.importorskip("pyspark.errors")
     for message, told in (
         ("Job aborted\n  at a\n\n b is missing \n", "Spark failed: Job aborted … b is missing"),
+        ("Job aborted\n b is missing\n SQLSTATE: 38000", "Spark failed: Job aborted … b is missing"),
         ("", "Spark failed: PySparkException"),
+        (
+            "No space left on device",
+            "Spark failed: No space left on device; make room in the executors' spark.local.dir",
+        ),
     ):
         with pytest.raises(UnusableInput) as found, failures_told():
             raise errors.PySparkException(message)
@@ -244,6 +249,44 @@ def test_exceptions_of_the_gateway_are_not_logged_and_others_are(
     assert told == raised[-1:] * 3
     logging.getLogger().error("after", exc_info=raised[0])
     assert caplog.messages[-1] == "after"
+
+
+def test_while_a_cluster_gives_no_session_its_address_is_told_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    sql = pytest.importorskip("pyspark.sql")
+    told: list[str] = []
+
+    def fail(_: Any) -> None:
+        raise ValueError("no answer")
+
+    monkeypatch.setattr(sql.SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(sql.SparkSession.Builder, "getOrCreate", fail)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host:1/;use_ssl=true;token=secret")
+    monkeypatch.setattr(engine.progress_console, "status", lambda words: told.append(words) or nullcontext())
+    with (
+        pytest.raises(UnusableInput, match=r"^no session of Spark with SPARK_REMOTE=sc://host:1/: no answer$"),
+        session(),
+    ):
+        pytest.fail("a session")
+    assert told == ["waiting for a session of Spark with SPARK_REMOTE=sc://host:1/"]
+
+
+def test_without_pandas_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with (
+        pytest.raises(MissingExtra, match=r"this needs pandas; install it with: pip install 'kafka-eos\[spark\]'"),
+        session(),
+    ):
+        pytest.fail("a session")
+
+
+@pytest.mark.spark
+def test_a_local_session_does_not_log_the_failures_that_the_audit_tells(spark: Any) -> None:
+    loggers = spark._jvm.org.apache.logging.log4j.LogManager
+    told = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager", "DataNucleus.Datastore")
+    assert not [name for name in told if loggers.getLogger(name).isErrorEnabled()]
+    assert loggers.getLogger("org.apache.spark.scheduler.DAGScheduler").isErrorEnabled()
 
 
 WITH_A_JOB = """
