@@ -358,7 +358,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str],
     from kafka_eos_checks.audit import audit, findings  # noqa: PLC0415
     from kafka_eos_checks.audit.places import place  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.rule_book import most_urgent_first  # noqa: PLC0415
-    from kafka_eos_checks.kit.outputs import Unwritable, remove_part, unwritten  # noqa: PLC0415
+    from kafka_eos_checks.kit.outputs import Unwritable, unwritten, whole_or_nothing  # noqa: PLC0415
     from kafka_eos_checks.kit.verdict import write_verdicts  # noqa: PLC0415
 
     written: list[str] = []
@@ -368,10 +368,10 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str],
     def write(file: Path, how: "Callable[[], None]") -> None:
         """Write a file; a failure must not cost the verdicts."""
         try:
-            how()
+            with whole_or_nothing(file):
+                how()
         except OSError as error:
             failures.append(str(error) if isinstance(error, Unwritable) else unwritten(file, error))
-            remove_part(file)
 
     paths, histories = (list(map(place, given)) for given in (arguments.paths, arguments.history))
     known = findings.read_known(arguments.known) if arguments.known else ()

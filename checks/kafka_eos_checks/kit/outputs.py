@@ -1,7 +1,7 @@
 """Files that a command writes when its work is done: checked before the work begins, and again when they fail."""
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -118,8 +118,22 @@ def unwritten(path: Path, error: OSError) -> str:
     return f"{path} cannot be written: {error.strerror or error}; give another file, or see to its disk and rights"
 
 
-def remove_part(path: Path) -> None:
-    """Remove a file of which only a part could be written, because its reader would take that for the whole."""
-    if path.is_file() and not path.is_symlink():
-        with suppress(OSError):
-            path.unlink()
+@contextmanager
+def whole_or_nothing(path: Path) -> Iterator[None]:
+    """Remove a file of which the block could write only a part, because its reader would take that for the whole.
+
+    A file that the block has not begun to write keeps its content.
+    """
+    before = _state(path)
+    try:
+        yield
+    except OSError:
+        if _state(path) != before and not path.is_symlink():
+            with suppress(OSError):
+                path.unlink()
+        raise
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    """When a file was changed, and its size; None for anything else."""
+    return (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else None

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_eos_checks.cli import command
 from kafka_eos_checks.cli.command import main
-from kafka_eos_checks.kit.outputs import Unwritable, check_output, check_outputs
+from kafka_eos_checks.kit.outputs import Unwritable, check_output, check_outputs, whole_or_nothing
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 
 
@@ -183,3 +183,27 @@ def test_a_page_that_cannot_be_written_is_told_with_its_name_and_a_remedy(
     said = capsys.readouterr().err
     assert words in said
     assert said.startswith("kafka-eos")
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_of_a_file_that_could_not_be_written_to_its_end_nothing_is_left(was_there: bool, tmp_path: Path) -> None:
+    file = tmp_path / "found.jsonl"
+    if was_there:
+        file.write_text("of an earlier audit\n")
+    with pytest.raises(OSError, match="full"), whole_or_nothing(file):
+        file.write_text("a part")
+        raise OSError("full")
+    assert not file.exists()
+
+
+def test_a_file_that_was_not_begun_keeps_its_content(tmp_path: Path) -> None:
+    file, link = tmp_path / "found.jsonl", tmp_path / "link.jsonl"
+    file.write_text("of an earlier audit\n")
+    with pytest.raises(OSError, match="no right"), whole_or_nothing(file):
+        raise OSError("no right")
+    assert file.read_text() == "of an earlier audit\n"
+    link.symlink_to(file)
+    with pytest.raises(OSError, match="full"), whole_or_nothing(link):
+        link.write_text("a part")
+        raise OSError("full")
+    assert link.is_symlink()
