@@ -185,14 +185,18 @@ def test_a_page_that_cannot_be_written_is_told_with_its_name_and_a_remedy(
     assert said.startswith("kafka-eos")
 
 
+def fill_the_disk(file: Path) -> None:
+    file.write_text("a part")
+    raise OSError("full")
+
+
 @pytest.mark.parametrize("was_there", [False, True])
 def test_of_a_file_that_could_not_be_written_to_its_end_nothing_is_left(was_there: bool, tmp_path: Path) -> None:
     file = tmp_path / "found.jsonl"
     if was_there:
         file.write_text("of an earlier audit\n")
     with pytest.raises(OSError, match="full"), whole_or_nothing(file):
-        file.write_text("a part")
-        raise OSError("full")
+        fill_the_disk(file)
     assert not file.exists()
 
 
@@ -204,6 +208,5 @@ def test_a_file_that_was_not_begun_keeps_its_content(tmp_path: Path) -> None:
     assert file.read_text() == "of an earlier audit\n"
     link.symlink_to(file)
     with pytest.raises(OSError, match="full"), whole_or_nothing(link):
-        link.write_text("a part")
-        raise OSError("full")
+        fill_the_disk(link)
     assert link.is_symlink()
