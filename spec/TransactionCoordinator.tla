@@ -333,7 +333,7 @@ LateFenceVerdict(known) == "CONCURRENT_TRANSACTIONS"
 (* The log after an append that every in-sync replica has, and with it all records before. *)
 LogAfter(append) == [durable |-> InLog(append.record), tail |-> <<>>]
 
-(* Version 2 raises no epoch in memory before the append.    Kafka: TransactionCoordinator.endTransaction *)
+(* Version 2 raises no epoch in memory before the append (KAFKA-19367).    Kafka: TransactionCoordinator.endTransaction *)
 
 (* A fence has failed whose epoch stays in memory. *)
 IsFailedFence(append) == ServerVersion = 1 /\ append.request \in {"InitProducerId fences", "timeout"}

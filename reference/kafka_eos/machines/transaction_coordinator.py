@@ -552,7 +552,7 @@ class Rules:
     def is_failed_fence(self, append: Appending) -> bool:
         """A fence has failed whose epoch stays in memory.
 
-        Version 2 raises no epoch in memory before the append.
+        Version 2 raises no epoch in memory before the append (KAFKA-19367).
 
         Kafka: TransactionCoordinator.endTransaction
         """
