@@ -60,8 +60,8 @@ MemberEpochError(member, epoch, partitions) ==
     THEN "NONE"
     ELSE "STALE_MEMBER_EPOCH"
 
-(* The error as the answer to TxnOffsetCommit has it: to that request an epoch is a generation. *)
-(* Kafka: OffsetMetadataManager.validateTransactionalOffsetCommit                               *)
+(* The error as the answer to TxnOffsetCommit has it: to that request, up to version 5, it is a generation. *)
+(* Kafka: OffsetMetadataManager.validateTransactionalOffsetCommit                                           *)
 ErrorInTransaction(error) == IF error = "STALE_MEMBER_EPOCH" THEN "ILLEGAL_GENERATION" ELSE error
 
 (* The instance that is to have a partition: the one that it prefers, or else the other. *)

@@ -149,7 +149,7 @@ EntryOf(batch, version) ==
 (* First check: a transaction begins only with a batch that the coordinator has vouched for. *)
 GuardError(before, batch, version, guard) ==
     IF version = 0 THEN "NONE"
-    ELSE Guards!DataError(Guarded(before, batch.producerId), version, batch.epoch, guard)
+    ELSE Guards!DataError(Guarded(before, batch.producerId), batch.epoch, guard)
 
 (* Second check: epoch and sequence. *)
 (* Departs from Kafka: there the questions about other batches count, too (AsShipped). *)
@@ -499,7 +499,7 @@ VouchedIsAcceptedWitness ==
 (* A batch without verification is refused for that, whatever else is wrong with it, except for an old epoch. *)
 UnverifiedIsToldSo ==
     \A batch \in Requests, version \in Versions :
-        NeedsVerification(leader, batch.producerId, batch.epoch, version)
+        Verification /\ NeedsVerification(leader, batch.producerId, batch.epoch, version)
         => BatchError(leader, batch, version, NoGuard) =
               IF batch.epoch < leader.transactions.producers[batch.producerId].epoch
               THEN "INVALID_PRODUCER_EPOCH" ELSE "INVALID_TXN_STATE"

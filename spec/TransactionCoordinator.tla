@@ -15,7 +15,11 @@
 (*   own checks are those of Transactions); producer ids are handed out    *)
 (*   once (KAFKA-20031); no client registers a partition, or ends a        *)
 (*   transaction, with epoch -1, which nobody is given; an append of a     *)
-(*   coordinator that has been replaced fails.                             *)
+(*   coordinator that has been replaced fails; a new coordinator reads its *)
+(*   whole log (Kafka logs an error that it meets, and acts on what it has *)
+(*   read before); a client's abort between the halves of a fence, whose   *)
+(*   append fails, is no failed fence (in version 1 it is one in Kafka:    *)
+(*   the next fence then aborts what is open without a new epoch).         *)
 (* Out of scope: the transaction's timeout in milliseconds and its bounds; *)
 (*   two-phase commit (KIP-939); verification, which changes nothing;      *)
 (*   version 0, which differs from 1 only in the format of the records;    *)
@@ -298,6 +302,13 @@ FencingEpoch(known) == IF known.failedFence \/ known.epoch = MaxEpoch THEN known
 Raised(known) ==
     IF ServerVersion = 1 THEN [known EXCEPT !.epoch = FencingEpoch(known), !.lastEpoch = NoEpoch] ELSE known
 
+(* Between the halves of a fence an abort of version 1 forgets the last epoch, as the fence would have done. *)
+(* Kafka: TransactionCoordinator.endTransactionWithTV1                                                       *)
+
+(* The metadata in memory when a client ends its transaction. *)
+Interrupted(known, version) ==
+    IF version = 1 /\ known.pending = "PREPARE_EPOCH_FENCE" THEN [known EXCEPT !.lastEpoch = NoEpoch] ELSE known
+
 (* The coordinator's metadata after its own decision to abort; in version 2 the end's own bump fences. *)
 AfterFence(known, nextProducerId) == AfterEnd(Raised(known), FALSE, ServerVersion, nextProducerId)
 
@@ -322,10 +333,15 @@ LateFenceVerdict(known) == "CONCURRENT_TRANSACTIONS"
 (* The log after an append that every in-sync replica has, and with it all records before. *)
 LogAfter(append) == [durable |-> InLog(append.record), tail |-> <<>>]
 
+(* Version 2 raises no epoch in memory before the append (KAFKA-19367).    Kafka: TransactionCoordinator.endTransaction *)
+
+(* A fence has failed whose epoch stays in memory. *)
+IsFailedFence(append) == ServerVersion = 1 /\ append.request \in {"InitProducerId fences", "timeout"}
+
 (* The coordinator's metadata after an append that it gave up: as before. A completion is tried again. *)
 AfterTimeout(known, append) ==
     IF append.request = "complete" THEN known
-    ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ append.request \in {"InitProducerId fences", "timeout"}]
+    ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ IsFailedFence(append)]
 
 (* Departs from Kafka: there a new coordinator acts on all that it finds in its log, and may lose it to the next one *)
 (* (the mutant ActsOnLoaded).                                                                                        *)
@@ -431,12 +447,13 @@ HandleAddPartition(producerId, epoch, partition, version) ==
 (* A client ends its transaction. *)
 HandleEndTxn(producerId, epoch, commit, version) ==
     LET asked   == Identity(producerId, epoch)
+        known   == Interrupted(metadata, version)
         verdict == IF MayAct THEN EndVerdict(metadata, producerId, epoch, commit, version)
                    ELSE "COORDINATOR_LOAD_IN_PROGRESS"
         next    == IF NeedsNextProducerId(metadata, version) THEN allocated ELSE NoProducerId
         same    == IF version = 2 THEN GoesOnAs(metadata) ELSE Nobody
     IN  /\ IF verdict = "DECIDE" THEN
-              /\ Append_(metadata, "EndTxn", asked, AfterEnd(metadata, commit, version, next))
+              /\ Append_(known, "EndTxn", asked, AfterEnd(known, commit, version, next))
               /\ allocated' = IF next # NoProducerId THEN allocated + 1 ELSE allocated
               /\ AnswersNobody
               /\ UNCHANGED told

@@ -570,10 +570,13 @@ VerifyByFormer(instance, number, partition) ==
     /\ UNCHANGED <<coordinatorVars, logs, clientVars, initRequests, addRequests, produceRequests, endRequests,
                    markerRequests, answers>>
 
+(* Without verification a leader of version 2 asks only to have the partition registered: it looks at no guard. *)
+(* Kafka: UnifiedLog.batchMissingRequiredVerification                                                           *)
+
 (* The reason why a leader refuses a batch that belongs to a transaction; "NONE" if it does not. *)
-DataError(log, version, epoch, guard) ==
+DataError(log, epoch, guard) ==
     IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
-    ELSE IF NeedsGuard(version) /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE"
+    ELSE IF Verification /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE"
     ELSE "NONE"
 
 (* A batch uses the guard up, unless the guard belongs to a later epoch already.                                     *)
@@ -603,7 +606,7 @@ IsDuplicate(log, request) ==
 
 (* The reason why a leader refuses a batch that is not stored; "NONE" if it does not. *)
 AppendError(log, request, guard) ==
-    LET error == DataError(log, request.version, request.epoch, guard)
+    LET error == DataError(log, request.epoch, guard)
     IN  IF error = "NONE" /\ IsOutOfOrder(log, request) THEN "OUT_OF_ORDER_SEQUENCE_NUMBER" ELSE error
 
 (* A batch that is stored already is acknowledged and not stored again. *)

@@ -53,7 +53,7 @@ EveryBatchUsesGuardUp(before, batch, version) ==
 
 (* A leader of Kafka 3.9 needs no guard: outside of transactions, and while one of any epoch is open. *)
 MayLackGuard(before, producerId, version) ==
-    version = 0 \/ ~Guards!NeedsGuard(version) \/ OfVersion2!IsOpen(before.transactions.producers[producerId])
+    version = 0 \/ ~Verification \/ OfVersion2!IsOpen(before.transactions.producers[producerId])
 
 (* for GuardError: only the guard counts, whatever the epoch, as in Kafka 3.9 *)
 GuardOfAnyEpoch(before, batch, version, guard) ==

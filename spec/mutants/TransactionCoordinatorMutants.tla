@@ -214,7 +214,7 @@ PreparedIsLeft(record) == record
 (* for AfterTimeout: a completion whose append was given up is not tried again *)
 CompletionCountsAsDone(known, append) ==
     IF append.request = "complete" THEN AfterAppend(append.record)
-    ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ append.request \in {"InitProducerId fences", "timeout"}]
+    ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ IsFailedFence(append)]
 
 (* for AfterTimeout: after an append that was given up, the fence stays pending, and nobody goes on with it *)
 FailedFenceStays(known, append) ==
@@ -226,12 +226,12 @@ FailedFenceStays(known, append) ==
 (* for AfterTimeout: what a client asked for stays pending although its record could not be written *)
 UnwrittenStaysPending(known, append) ==
     IF append.request \in {"complete", "InitProducerId", "AddPartition"} THEN known
-    ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ append.request \in {"InitProducerId fences", "timeout"}]
+    ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ IsFailedFence(append)]
 
 (* for AfterTimeout: the completion of a commit, whose append was given up, is pending no longer *)
 CommitIsNotTriedAgain(known, append) ==
     IF append.request = "complete" THEN [known EXCEPT !.pending = IF Commits(known) THEN "none" ELSE @]
-    ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ append.request \in {"InitProducerId fences", "timeout"}]
+    ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ IsFailedFence(append)]
 
 (* for AfterAppend: the clock went back before a decision, whose transition is refused and stays pending *)
 ClockWentBack(record) ==

@@ -40,11 +40,11 @@ FencedBeforePending(epoch) ==
     ELSE "NONE"
 
 (* for DataError: a leader takes batches of any epoch *)
-DataOfAnyEpoch(log, version, epoch, guard) ==
-    IF NeedsGuard(version) /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE" ELSE "NONE"
+DataOfAnyEpoch(log, epoch, guard) ==
+    IF Verification /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE" ELSE "NONE"
 
 (* for DataError: nothing between verification and append is noticed (KAFKA-14884) *)
-NoGuard(log, version, epoch, guard) == IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH" ELSE "NONE"
+NoGuard(log, epoch, guard) == IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH" ELSE "NONE"
 
 (* for IsDuplicate: the first batch of an epoch makes duplicates of all others *)
 OneBatchAnEpoch(log, request) ==
@@ -61,8 +61,8 @@ EveryAppendUsesGuardUp(log, epoch) == TRUE
 OngoingOfAnyEpoch(log, epoch) == log.open
 
 (* for DataError: the guard is checked before the epoch, as in Kafka 3.9 *)
-GuardBeforeEpoch(log, version, epoch, guard) ==
-    IF NeedsGuard(version) /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE"
+GuardBeforeEpoch(log, epoch, guard) ==
+    IF Verification /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE"
     ELSE IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
     ELSE "NONE"
 

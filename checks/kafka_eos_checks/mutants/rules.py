@@ -450,13 +450,13 @@ def fenced_before_pending(state: Transactions, epoch: int) -> ErrorCode:
     return ErrorCode.CONCURRENT_TRANSACTIONS if state.is_prepared() else ErrorCode.NONE
 
 
-def data_of_any_epoch(state: Transactions, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
+def data_of_any_epoch(state: Transactions, log: TransactionalLog, epoch: int, guard: int) -> ErrorCode:
     """For ``data_error``: a leader takes batches of any epoch."""
-    stale = state.needs_guard(version) and not state.is_ongoing(log, epoch) and guard != log.guard
+    stale = state.constants.verification and not state.is_ongoing(log, epoch) and guard != log.guard
     return ErrorCode.INVALID_TXN_STATE if stale else ErrorCode.NONE
 
 
-def no_guard(state: Transactions, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
+def no_guard(state: Transactions, log: TransactionalLog, epoch: int, guard: int) -> ErrorCode:
     """For ``data_error``: nothing between verification and append is noticed (KAFKA-14884)."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if epoch < log.epoch else ErrorCode.NONE
 
@@ -482,9 +482,9 @@ def ongoing_of_any_epoch(state: Transactions, log: TransactionalLog, epoch: int)
     return log.open
 
 
-def guard_before_epoch(state: Transactions, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
+def guard_before_epoch(state: Transactions, log: TransactionalLog, epoch: int, guard: int) -> ErrorCode:
     """For ``data_error``: the guard is checked before the epoch, as in Kafka 3.9."""
-    if state.needs_guard(version) and not state.is_ongoing(log, epoch) and guard != log.guard:
+    if state.constants.verification and not state.is_ongoing(log, epoch) and guard != log.guard:
         return ErrorCode.INVALID_TXN_STATE
     return ErrorCode.INVALID_PRODUCER_EPOCH if epoch < log.epoch else ErrorCode.NONE
 
@@ -1794,7 +1794,7 @@ def every_batch_uses_guard_up(
 
 def _may_lack_guard(rules: leaders.Rules, before: leaders.LeaderState, producer_id: int, version: int) -> bool:
     """A leader of Kafka 3.9 needs no guard: outside of transactions, and while one of any epoch is open."""
-    asks = version != leaders.OUTSIDE and rules.guards.needs_guard(version)
+    asks = version != leaders.OUTSIDE and rules.guards.constants.verification
     return not asks or before.producer(producer_id).is_open
 
 

@@ -475,7 +475,7 @@ class TransactionRecorder:
         at_rest = record.state in _RESTS
         if record.state is TransactionState.EMPTY:
             self._began_ms = NOT_BEGUN
-        elif record.state is TransactionState.ONGOING and self._began_ms == NOT_BEGUN:
+        elif self._began_ms == NOT_BEGUN:  # an abort of what has not begun begins, too
             self._began_ms = self._now
         numbers = tuple(sorted(self._numbers[name] for name in record.partitions))
         topics = (TopicPartitions(topic=TOPIC, partition_ids=numbers),) if numbers else ()

@@ -101,7 +101,7 @@ class ConsumerGroup(GroupCoordinator):
         return ErrorCode.STALE_MEMBER_EPOCH
 
     def error_in_transaction(self, error: ErrorCode) -> ErrorCode:
-        """The error as the answer to TxnOffsetCommit has it: to that request an epoch is a generation.
+        """The error as the answer to TxnOffsetCommit has it: to that request, up to version 5, it is a generation.
 
         Kafka: OffsetMetadataManager.validateTransactionalOffsetCommit
         """

@@ -228,7 +228,7 @@ class Rules:
         """First check: a transaction begins only with a batch that the coordinator has vouched for."""
         if version == OUTSIDE:
             return ErrorCode.NONE
-        return self.guards.data_error(self.guarded(before, batch.producer_id), version, batch.epoch, guard)
+        return self.guards.data_error(self.guarded(before, batch.producer_id), batch.epoch, guard)
 
     def sequence_error(self, before: LeaderState, batch: Batch) -> ErrorCode:
         """Second check: epoch and sequence.

@@ -513,6 +513,16 @@ class Rules:
             return known
         return replace(known, epoch=self.fencing_epoch(known), last_epoch=NO_EPOCH)
 
+    def interrupted(self, known: TransactionMetadata, version: int) -> TransactionMetadata:
+        """The metadata in memory when a client ends its transaction.
+
+        Between the halves of a fence an abort of version 1 forgets the last epoch, as the fence would have done.
+
+        Kafka: TransactionCoordinator.endTransactionWithTV1
+        """
+        forgets = version < TRANSACTION_VERSION_2 and known.pending is FENCE
+        return replace(known, last_epoch=NO_EPOCH) if forgets else known
+
     def after_fence(self, known: TransactionMetadata, next_producer_id: int) -> TransactionMetadata:
         """The coordinator's metadata after its own decision to abort; in version 2 the end's own bump fences."""
         return self.after_end(self.raised(known), False, self.server_version, next_producer_id)
@@ -539,12 +549,20 @@ class Rules:
 
     # --- after an append ------------------------------------------------------------------------------------------
 
+    def is_failed_fence(self, append: Appending) -> bool:
+        """A fence has failed whose epoch stays in memory.
+
+        Version 2 raises no epoch in memory before the append (KAFKA-19367).
+
+        Kafka: TransactionCoordinator.endTransaction
+        """
+        return self.server_version < TRANSACTION_VERSION_2 and append.request in {INIT_FENCES, TIMEOUT}
+
     def after_timeout(self, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
         """The coordinator's metadata after an append that it gave up: as before. A completion is tried again."""
         if append.request == COMPLETE:
             return known
-        failed = known.failed_fence or append.request in {INIT_FENCES, TIMEOUT}
-        return replace(known, pending=None, failed_fence=failed)
+        return replace(known, pending=None, failed_fence=known.failed_fence or self.is_failed_fence(append))
 
     def after_append(self, record: TransactionMetadata) -> TransactionMetadata:
         """The metadata in memory once a record is in the log; the markers follow the decision."""
@@ -723,8 +741,9 @@ class TransactionCoordinator:
         verdict = rules.end_verdict(known, producer_id, epoch, commit, version)
         if verdict == DECIDE:
             new, allocated = self._allocates(rules.needs_next_producer_id(known, version))
-            record = rules.after_end(known, commit, version, new)
-            return replace(self.append(known, END, record, asked), allocated=allocated)
+            ending = rules.interrupted(known, version)
+            record = rules.after_end(ending, commit, version, new)
+            return replace(self.append(ending, END, record, asked), allocated=allocated)
         if verdict != ErrorCode.NONE.name:
             return self.answers(answer_with(END, ErrorCode[verdict]))
         same = rules.goes_on_as(known) if version >= TRANSACTION_VERSION_2 else NOBODY

@@ -279,11 +279,16 @@ class GuardRules:
             return replace(log, guard_epoch=request.epoch, guard_version=request.version)
         return log
 
-    def data_error(self, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
-        """The reason why a leader refuses a batch that belongs to a transaction; ``NONE`` if it does not."""
+    def data_error(self, log: TransactionalLog, epoch: int, guard: int) -> ErrorCode:
+        """The reason why a leader refuses a batch that belongs to a transaction; ``NONE`` if it does not.
+
+        Without verification a leader of version 2 asks only to have the partition registered: it looks at no guard.
+
+        Kafka: UnifiedLog.batchMissingRequiredVerification
+        """
         if epoch < log.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if self.needs_guard(version) and not self.is_ongoing(log, epoch) and guard != log.guard:
+        if self.constants.verification and not self.is_ongoing(log, epoch) and guard != log.guard:
             return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.NONE
 
@@ -976,7 +981,7 @@ class Transactions(GuardRules):
 
     def append_error(self, log: TransactionalLog, request: PartitionRequest, guard: int) -> ErrorCode:
         """The reason why a leader refuses a batch that is not stored; ``NONE`` if it does not."""
-        error = self.data_error(log, request.version, request.epoch, guard)
+        error = self.data_error(log, request.epoch, guard)
         if error is ErrorCode.NONE and self.is_out_of_order(log, request):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return error

@@ -346,7 +346,8 @@ class Coordinators:
 
     def _write(self, transactional: TransactionalId, appending: Appending, now: int) -> None:
         record = appending.record
-        if record.state is ONGOING and transactional.state is not ONGOING:
+        begins = record.state is ONGOING or record.state in PREPARED_STATES  # an abort of nothing begins, too
+        if begins and transactional.state in AT_REST:
             transactional.start_ms = now
         elif appending.request == INIT:
             transactional.start_ms = NO_TIMESTAMP

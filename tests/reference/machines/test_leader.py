@@ -69,6 +69,14 @@ def test_the_guard_is_looked_at_before_the_sequence(leader: Leader) -> None:
     assert asked.rules.batch_error(asked.leader, batch(0, 7), 1, guard) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_without_verification_a_leader_asks_in_version_2_and_looks_at_no_guard(leader: Leader) -> None:
+    plain = Leader.initial(replace(leader.constants, verification=False))
+    for version, asks in ((1, False), (2, True)):
+        assert plain.rules.needs_verification(plain.leader, PRODUCER, 0, version) is asks
+        assert plain.rules.batch_error(plain.leader, batch(0, 0), version, NO_GUARD) is ErrorCode.NONE
+        assert leader.rules.batch_error(leader.leader, batch(0, 0), version, NO_GUARD) is ErrorCode.INVALID_TXN_STATE
+
+
 def test_an_old_epoch_is_refused_before_the_guard_and_is_not_asked_about(leader: Leader) -> None:
     later = leader.append_batch(PRODUCER, 1, 0, 1, OUTSIDE, NO_GUARD)
     assert later.rules.batch_error(later.leader, batch(0, 0), 1, NO_GUARD) is ErrorCode.INVALID_PRODUCER_EPOCH

@@ -313,6 +313,15 @@ def test_between_the_halves_of_a_fence_a_commit_fails_and_an_abort_goes_through(
         assert rules.end_verdict(fenced, 7, 4, False, version) == "PRODUCER_FENCED"
 
 
+@pytest.mark.parametrize("written", [OK, "AppendTimesOut"])
+def test_an_abort_of_version_1_between_the_halves_of_a_fence_forgets_the_last_epoch(written: str) -> None:
+    fenced = after(IN, OK, "HandleInitProducerId(0, 0)", OK, add(1, version=1), OK, IN, constants=VERSION_1)
+    assert fenced.metadata.last_epoch == 0
+    ended = going_on(fenced, end(1, False, version=1), written).metadata
+    assert (ended.epoch, ended.last_epoch, ended.failed_fence) == (1, -1, False)
+    assert OLD.init_error(replace(ended, state=S.COMPLETE_ABORT, pending=None), 0, 0) is E.PRODUCER_FENCED
+
+
 def test_the_second_half_of_a_fence_leaves_what_its_client_has_ended_meanwhile() -> None:
     state = after(IN, OK, add(0), OK, IN, end(0, False), OK, "AbortFenced")
     assert state.answer == Answer(request="InitProducerId", error=E.CONCURRENT_TRANSACTIONS)
@@ -348,7 +357,7 @@ def test_the_log_does_not_know_of_a_fence_that_failed_so_that_the_next_coordinat
         state = after(IN, OK, add(0, version=version), OK, IN, "AbortFenced", "AppendTimesOut", constants=constants)
         epoch = state.metadata.epoch
         state = going_on(state, add(epoch, "q", version), OK)
-        assert (state.metadata.failed_fence, state.durable.failed_fence) == (True, False)
+        assert (state.metadata.failed_fence, state.durable.failed_fence) == (version == 1, False)
         assert going_on(state, "Failover(0)", IN, "AbortFenced", OK).durable.epoch == epoch + 1
 
 

@@ -301,6 +301,14 @@ def test_the_start_of_a_transaction_is_known_until_the_producer_starts_again(wir
     assert described(wire)["TransactionStartTimeMs"] == -1
 
 
+def test_an_abort_of_what_has_not_begun_has_a_start(wire: Wire) -> None:
+    """Kafka: TransactionMetadata.prepareAbortOrCommit."""
+    _, *who = wire.init()
+    wire.wait(1)
+    wire.end((who[0], who[1]), commit=False, version=5)
+    assert described(wire)["TransactionStartTimeMs"] == wire.cluster.now
+
+
 FENCED = [
     ("InitProducerId", 3, E.INVALID_PRODUCER_EPOCH),
     ("InitProducerId", 4, E.PRODUCER_FENCED),
