@@ -134,6 +134,8 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
                 operations.append(path if is_jepsen(path) else path / HISTORY)
                 continue
             if path.suffix == SEGMENT_SUFFIX and path.is_file():
+                if not path.stem.isdecimal():
+                    raise UnusableInput(f"{path}: no segment of Kafka has this name; give it back its name, or *.jsonl")
                 segments.append(_log_of(path))
                 continue
             folder = stack.enter_context(opened(path))

@@ -47,6 +47,8 @@ def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number")
 
 
+MILLISECONDS = range(10**12, 10**13)
+"""Times between 2001 and 2286 in milliseconds. In microseconds, they are of January to April 1970."""
 DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number)
 """Reads JSON, all of whose numbers are finite."""
 
@@ -164,14 +166,41 @@ def event_from_row(row: Mapping[str, Any], source: str = "history", number: int 
             raise MalformedHistory(source, number, f"unknown column {name!r}; put it into 'detail'")
         if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
             raise MalformedHistory(source, number, f"column {name!r}: expected {wanted.__name__}, found {value!r}")
-    missing = [name for name in REQUIRED if row.get(name) is None]
+    missing = [name for name in REQUIRED if row.get(name) is None or (row[name] == "" and name not in VOCABULARY)]
     if missing:
         raise MalformedHistory(source, number, f"missing column(s) {', '.join(missing)}")
+    reason = wrong_time(row.get("time_us") or 0) or wrong_detail(row.get("detail") or {})
+    if reason:
+        raise MalformedHistory(source, number, reason)
     for name, words in VOCABULARY.items():
         word = row.get(name)
         if word is not None and word not in words:
             raise MalformedHistory(source, number, _no_word(name, word, words))
     return Event(**{name: value for name, value in row.items() if value is not None})
+
+
+def wrong_time(time_us: int) -> str:
+    """Why a time is not in microseconds; "" if it may be."""
+    if time_us not in MILLISECONDS:
+        return ""
+    return f"time_us {time_us} seems to be in milliseconds; in microseconds, it is {time_us * 1000}"
+
+
+def wrong_detail(detail: Mapping[str, Any]) -> str:
+    """Why a field of a detail that rules read is of a type that they do not read; "" if all are."""
+    number, origin, offsets = (detail.get(name) for name in ("transaction", "input", "offsets"))
+    if number is not None and type(number) is not int:
+        return f"detail.transaction: expected int, found {number!r:.60}"
+    if origin is not None and not (isinstance(origin, list) and [*map(type, origin)] == [str, int, int]):
+        return f"detail.input: expected [topic, partition, offset], found {origin!r:.60}"
+    if offsets is not None and not (isinstance(offsets, dict) and all(map(_is_offset, offsets.items()))):
+        return f'detail.offsets: expected {{"partition": offset}}, found {offsets!r:.60}'
+    return ""
+
+
+def _is_offset(item: tuple[str, Any]) -> bool:
+    partition, offset = item
+    return partition.isdecimal() and type(offset) is int
 
 
 def _no_word(column: str, word: str, words: Sequence[str]) -> str:

@@ -329,6 +329,12 @@ def test_a_file_whose_name_is_no_history_s_is_told_so_and_not_that_it_is_missing
         assert f"{name}: {said}; give a file *.jsonl or *.parquet" in capsys.readouterr().err
 
 
+def test_a_log_of_a_program_is_told_not_to_be_a_segment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "app.log").write_text("started\n", encoding="utf-8")
+    assert cli.main(["audit", str(tmp_path / "app.log")]) == 2
+    assert "app.log: no segment of Kafka has this name; give it back its name, or *.jsonl" in capsys.readouterr().err
+
+
 def test_every_reason_that_a_rule_gives_can_be_allowed() -> None:
     modules = (completeness, epochs, names)
     given = {value.code for module in modules for value in vars(module).values() if isinstance(value, Reason)}

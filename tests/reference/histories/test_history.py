@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kafka_eos.histories.history import (
     COLUMN_TYPES,
+    MILLISECONDS,
     VOCABULARY,
     Event,
     MalformedHistory,
@@ -31,6 +32,7 @@ EVENTS = st.builds(
     Event,
     **{name: BY_TYPE[kind] for name, kind in COLUMN_TYPES.items()}
     | dict.fromkeys(("run", "process"), TEXT)
+    | {"time_us": st.none() | st.integers().filter(lambda time_us: time_us not in MILLISECONDS)}
     | {name: st.sampled_from(words) for name, words in VOCABULARY.items()},
 )
 
@@ -93,6 +95,22 @@ def test_every_column_has_a_type() -> None:
         (GOOD.replace("Send", "poll_"), "action 'poll_' is unknown; did you mean Poll?"),
         (GOOD.replace("Send", "x"), "action 'x' is none of Send, BeginTransaction, "),
         (GOOD.replace("Send", ""), "action '' is none of Send, BeginTransaction, "),
+        (GOOD.replace('"r"', '""'), "missing column(s) run"),
+        (
+            '{"time_us":1764500000123,' + GOOD[1:],
+            "time_us 1764500000123 seems to be in milliseconds; in microseconds, it is 1764500000123000",
+        ),
+        ('{"detail":{"transaction":"t1"},' + GOOD[1:], "detail.transaction: expected int, found 't1'"),
+        ('{"detail":{"transaction":true},' + GOOD[1:], "detail.transaction: expected int, found True"),
+        (
+            '{"detail":{"input":["t","0",1]},' + GOOD[1:],
+            "detail.input: expected [topic, partition, offset], found ['t', '0', 1]",
+        ),
+        (
+            '{"detail":{"offsets":{"0":"5"}},' + GOOD[1:],
+            "detail.offsets: expected {\"partition\": offset}, found {'0': '5'}",
+        ),
+        ('{"detail":{"offsets":{"t-0":5}},' + GOOD[1:], "detail.offsets: expected {"),
     ],
 )
 def test_a_line_that_is_no_event_is_refused_with_file_line_and_reason(tmp_path: Path, line: str, reason: str) -> None:

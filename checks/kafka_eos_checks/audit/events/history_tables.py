@@ -23,7 +23,7 @@ from kafka_eos.histories.history import (
     event_from_row,
 )
 from kafka_eos_checks.audit.events.blocks import NOWHERE, Block, Coded, Lines, Table
-from kafka_eos_checks.audit.events.columns import DETAILS, REFUSED, Detail, column_of, detail_of
+from kafka_eos_checks.audit.events.columns import DETAILS, REFUSED, TYPES, Detail, column_of, detail_of
 from kafka_eos_checks.audit.places import arrow_source, count_read_of
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.kit.missing import need
@@ -159,7 +159,7 @@ def _table(batch: Any) -> Table | None:
     texts, numbers, details = dict[str, Coded](), dict[str, Ints](), list[Any]([Detail()] * len(batch))
     for name in names:
         column, kind = batch.column(name), COLUMN_TYPES[name]
-        if column.null_count and name in REQUIRED:
+        if name in REQUIRED and (column.null_count or _has_empty(column)):
             return None
         if column.null_count == len(column):
             continue
@@ -175,6 +175,12 @@ def _table(batch: Any) -> Table | None:
         if name in texts and not set(texts[name].texts) <= {None, *words}:
             return None
     return Table(texts, numbers, details)
+
+
+def _has_empty(column: Any) -> bool:
+    """Whether a column has a text without a letter."""
+    coded = _texts(column)
+    return coded is not None and "" in coded.texts
 
 
 def _texts(column: Any) -> Coded | None:
@@ -214,6 +220,9 @@ def _details(column: Any) -> list[Any] | None:
         if len(set(names)) < len(names):
             return None
         children = dict(zip(names, column.flatten(), strict=True))
+        told = {name: own for name, own in children.items() if name in TYPES and own.null_count < count}
+        if any(name != "transaction" or not pa.types.is_integer(own.type) for name, own in told.items()):
+            return None
         lists = (children[name].to_pylist() if name in children else [None] * count for name in DETAILS)
         return list(map(Detail, *([UNSET if value is None else value for value in own] for own in lists)))
     if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
@@ -234,4 +243,5 @@ def _details(column: Any) -> list[Any] | None:
 
 
 def _without_nulls(detail: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in detail.items() if value is not None}
+    told = {name: value for name, value in detail.items() if value is not None}
+    return {name: _without_nulls(value) if isinstance(value, dict) else value for name, value in told.items()}

@@ -19,7 +19,7 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.histories.history import INJECTED, OF_TESTS, PHASES, MalformedHistory
+from kafka_eos.histories.history import INJECTED, MILLISECONDS, OF_TESTS, PHASES, MalformedHistory, wrong_time
 from kafka_eos_checks.audit.events.blocks import NOWHERE, Block, Form, integers
 from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.audit.segments.strings import hashes
@@ -219,7 +219,6 @@ class RunFacts:
         first_given: by group and partition, hashes of both, and the first offset that a member was given.
         tacit: processes that send records without naming an input.
         valued: whether an event names its record by a value.
-        unclear: whether a request commits offsets in a form that only the readable rules know.
     """
 
     run: str
@@ -240,7 +239,6 @@ class RunFacts:
     first_given: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     tacit: set[int] = field(default_factory=set)
     valued: bool = False
-    unclear: bool = False
 
     def add(self, other: "RunFacts") -> None:
         """Add the facts of other events of the run."""
@@ -264,7 +262,6 @@ class RunFacts:
             self.first_given[name] = min(given, self.first_given.get(name, given))
         self.tacit |= other.tacit
         self.valued |= other.valued
-        self.unclear |= other.unclear
 
     def telling_of(self, processes: Collection[int]) -> Ints:
         """The places of :attr:`telling` of some processes."""
@@ -512,6 +509,9 @@ class _Columns:
         try:
             self._add(at, block)
         except OverflowError:
+            if len(block) > 1:  # find the event
+                for row in range(len(block)):
+                    _Columns(self.facts.run, self.source).add(at[row : row + 1], block.take(np.array([row])))
             raise MalformedHistory(self.source, int(at[0]), "a number of more than 64 bits") from None
 
     def _add(self, at: Ints, block: Block) -> None:
@@ -522,6 +522,7 @@ class _Columns:
         group = block.texts("group", self.groups, np.int64)
         pids, orders = block.integers("producer_id"), block.integers("order")
         self.facts.last_ms = max(self.facts.last_ms, block.last_ms())
+        self._check_times(at, block.integers("time_us"))
         marks = np.frombuffer(self.forms.marks, np.uint8)[form]
         use = (marks & _USE).astype(np.uint8)
         use[(use == INPUT) & (group <= _EMPTY)] = REST
@@ -536,6 +537,12 @@ class _Columns:
         self.requests.append(before + requests)
         self._ask(block.take(requests), form[requests], group[requests], pids[requests] >= 0)
 
+    def _check_times(self, at: Ints, times: Ints) -> None:
+        """Raise :class:`MalformedHistory` at the first time that seems to be in milliseconds."""
+        wrong = np.flatnonzero((times >= MILLISECONDS.start) & (times < MILLISECONDS.stop))
+        if len(wrong):
+            raise MalformedHistory(self.source, int(at[wrong[0]]), wrong_time(int(times[wrong[0]])))
+
     def _join(self, block: Block, form: Ints, group: Ints, use: NDArray[np.uint8]) -> None:
         """Add events that joins need, or that commit offsets."""
         before, details = self._joined, block.details()
@@ -546,7 +553,7 @@ class _Columns:
         self.numbers.append(np.array(numbers, np.int64))
         self.offsets.append(block.integers("offset"))
         for row in np.flatnonzero(use == OUTPUT).tolist():
-            if details[row].input.__class__ is list:
+            if isinstance(details[row].input, list | tuple):
                 self._sent(before + row, details[row])
         for row in np.flatnonzero(use == COMMIT).tolist():
             self._asked(before + row, self.forms.all[form[row]].topic, self.groups.texts[group[row]], details[row])
@@ -593,6 +600,7 @@ class _Columns:
         named, output = detail.input, detail.output
         if tuple(map(type, named)) != _NAMED or abs(named[2]) >= _NUMBER:
             return
+        self.facts.places[place_hash(named[0], named[1])] = named[0], named[1]
         number = output if isinstance(output, int) and abs(output) < _NUMBER else NOWHERE
         self.sent.append((row, place_hash(named[0], named[1]), named[2], number))
 
@@ -600,10 +608,7 @@ class _Columns:
         """Add a request to commit offsets."""
         hashed, offsets = text_hash(group or ""), detail.offsets
         for partition, offset in offsets.items() if isinstance(offsets, dict) else ():
-            if isinstance(partition, str) and partition.isdecimal() and type(offset) is int:
-                self.asked.append((row, name_hash(hashed, place_hash(topic or "", int(partition))), offset))
-            else:
-                self.facts.unclear = True
+            self.asked.append((row, name_hash(hashed, place_hash(topic or "", int(partition))), offset))
 
     def _refused(self, row: int, action: str, error: int) -> None:
         """Add a request that was refused with an error that a rule judges."""

@@ -19,6 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.segments.contents import place_of
@@ -57,25 +58,28 @@ class _Export:
         once: topics and values that were sent exactly once.
         lines: the operations so far.
         numbers: Jepsen's process number, by process and whether it reads.
-        transactions: by process, its transaction.
+        transactions: by process, its open transactions by number; one begins with its first send if no event says so.
+        ended: processes and numbers of transactions that have ended: an answer to a send of theirs comes late.
         single: sends outside of transactions, by process and record.
     """
 
     once: frozenset[tuple[str | None, str]]
     lines: list[str] = field(default_factory=list)
     numbers: dict[tuple[str, bool], int] = field(default_factory=dict)
-    transactions: dict[str, _Sends] = field(default_factory=dict)
+    transactions: dict[str, dict[Any, _Sends]] = field(default_factory=lambda: defaultdict(dict))
+    ended: set[tuple[str, Any]] = field(default_factory=set)
     single: dict[str, _Sends] = field(default_factory=lambda: defaultdict(dict))
     _given: int = 0
 
     def take(self, event: Event) -> None:
         """Follow one event."""
-        process, phase = event.process, event.phase
+        process, phase, number = event.process, event.phase, event.detail.get("transaction")
         if event.action == "BeginTransaction" and phase == "ok":
-            self.transactions[process] = {}
+            self.ended.discard((process, number))
         elif event.action in {"CommitTransaction", "AbortTransaction"} and phase != "invoke":
             failed = phase == "fail" or (event.action == "AbortTransaction" and phase == "ok")
-            self._end(process, ":fail" if failed else f":{phase}")
+            self._end(process, number, ":fail" if failed else f":{phase}")
+            self.ended.add((process, number))
             if event.action == "AbortTransaction":
                 self._moved(process)
         elif event.action == "Send":
@@ -87,13 +91,15 @@ class _Export:
                 self._write(process, True, ":ok", ":poll", f"[[:poll {given}]]")
         elif event.action in {"Assign", "Revoke", "Seek"} and phase == "ok":
             self._moved(process)
-        elif event.action == "Crash" and phase == "ok":
+        elif event.action == "Crash":
             self.leave(process)
+            self.ended = {each for each in self.ended if each[0] != process}
             self.numbers = {key: number for key, number in self.numbers.items() if key[0] != process}
 
     def leave(self, process: str) -> None:
         """End the operations of a process with an unknown outcome: they may still happen."""
-        self._end(process, ":info")
+        for number in list(self.transactions[process]):
+            self._end(process, number, ":info")
         for sent in self.single.pop(process, {}):
             self._write(process, False, ":info", ":send", f"[{_micro(sent, None)}]")
 
@@ -106,8 +112,11 @@ class _Export:
         process, sent = event.process, self._sent(event)
         if sent is None:
             return
-        in_transaction = "transaction" in event.detail and process in self.transactions
-        sends = self.transactions[process] if in_transaction else self.single[process]
+        number = event.detail.get("transaction")
+        if number is not None and (process, number) in self.ended:
+            return
+        in_transaction = number is not None
+        sends = self.transactions[process].setdefault(number, {}) if in_transaction else self.single[process]
         if in_transaction or event.phase == "invoke":
             sends[sent] = event.offset
             return
@@ -119,9 +128,9 @@ class _Export:
         if (process, True) in self.numbers:
             self._write(process, True, ":ok", ":assign", "[]")
 
-    def _end(self, process: str, outcome: str) -> None:
+    def _end(self, process: str, number: Any, outcome: str) -> None:
         """End a transaction."""
-        sends = self.transactions.pop(process, {})
+        sends = self.transactions[process].pop(number, {})
         if sends:
             micros = " ".join(_micro(sent, offset) for sent, offset in sends.items())
             self._write(process, False, outcome, ":txn", f"[{micros}]")

@@ -591,7 +591,7 @@ class Histories:
 
     def _tells_enough(self, run: RunFacts) -> bool:
         """Whether inputs of a run can be proved: each member has one group, names inputs, and all offsets are known."""
-        clear = run.members and not run.unclear and not run.members.keys() & run.tacit
+        clear = run.members and not run.members.keys() & run.tacit
         one_group = all(member.group for member in run.members.values())
         groups = self.groups_whole and self.group_logs_once
         return bool(clear) and one_group and groups and run.last_ms + SKEW_MS <= self.reach

@@ -83,8 +83,12 @@ _Ended = tuple[str, int]  # process, number of its transaction
 
 
 def undone(run: Iterable[Event], replicas: Replicas, figures: Figures, *, covered: bool = True) -> Iterator[Finding]:
-    """Find transactions with a record that is not committed, although the commit was acknowledged; each once."""
+    """Find transactions with a record that is not committed, although the commit was acknowledged; each once.
+
+    A send that names no partition was to the one that its acknowledgement names.
+    """
     committed: set[_Ended] = set()
+    places: dict[tuple[_Ended, str | None, str], set[Place | None]] = defaultdict(set)
     answered: dict[str, set[tuple[_Ended, str]]] = defaultdict(set)
     sent: dict[_Ended, list[Event]] = defaultdict(list)
     for event in run:
@@ -97,9 +101,11 @@ def undone(run: Iterable[Event], replicas: Replicas, figures: Figures, *, covere
             sent[ended].append(event)
         elif event.action == "Send":
             answered[event.phase].add((ended, _value(event)))
+            places[ended, event.topic, _value(event)].add(place_of(event) if event.phase == "ok" else None)
     for ended in sorted(committed):
         for event in sent[ended]:
-            place, name = place_of(event), (ended, _value(event))
+            name, told = (ended, _value(event)), places[ended, event.topic, _value(event)] - {None}
+            place = next(iter(told)) if event.partition is None and len(told) == 1 else place_of(event)
             if name in answered["fail"] - answered["ok"]:
                 continue
             count(figures, "checked")

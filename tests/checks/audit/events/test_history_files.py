@@ -177,8 +177,12 @@ def by_columns(path: Path, range_bytes: int) -> list[Event] | str:
     firsts = [part.first for part in ranges_of(path, range_bytes)]
     assert firsts == sorted(set(firsts))
     assert all(at >= firsts[0] == 0 for at, _ in found)
+    details = [to_builtins(event.detail) for _, event in found]
+    details = [{k: list(v) if isinstance(v, tuple) else v for k, v in each.items()} for each in details]
+    events = [event for _, event in found]
     rows = [
-        {name: getattr(event, name) for name in names} | {"detail": to_builtins(event.detail)} for _, event in found
+        {name: getattr(event, name) for name in names} | {"detail": detail}
+        for event, detail in zip(events, details, strict=True)
     ]
     return [Event(**{name: value for name, value in row.items() if value is not None}) for row in rows]
 
@@ -199,7 +203,7 @@ ODD = (
 WORDS = {"action": (b'"send"', b'""', b'"Poll"', b'"Note"'), "phase": (b'"OK"', b'"info"')}
 WORDS["isolation"] = (b'"READ_COMMITTED"', b'"read_committed"', b'"read_uncommitted"', b"null")
 BROKEN = (b"{} {}", b'{"value":1', b',"request":2}')  # together, one below the other, three objects in three lines
-INNER = (b"transaction", b"request", b"value", b"reason")  # fields of a detail, also one that is not known
+INNER = (b"transaction", b"input", b"offsets", b"request", b"value", b"reason")  # fields, the last one unknown
 
 
 def test_lines_are_read_by_columns_as_they_are_one_by_one(tmp_path: Path) -> None:
@@ -412,6 +416,20 @@ def test_a_number_that_no_reader_accepts_is_refused_wherever_a_detail_has_it(
     path.write_bytes(line % (b"value", b'"x"') + line % (name, value))
     assert isinstance(in_full(path), str)
     assert by_columns(path, 1 << 20) == in_full(path)
+
+
+@pytest.mark.parametrize("offsets", ["struct", "map"])
+def test_a_table_that_has_offsets_by_partition_is_read_as_lines_are(offsets: str, tmp_path: Path) -> None:
+    kinds = {"struct": pa.struct([("0", pa.int64()), ("1", pa.int64())]), "map": pa.map_(pa.string(), pa.int64())}
+    detail = [{"offsets": {"0": 5} if offsets == "struct" else [("0", 5)]}]
+    texts = {"run": ["r"], "process": ["p"], "action": ["CommitOffsets"], "phase": ["invoke"]}
+    path = tmp_path / "h.parquet"
+    pq.write_table(pa.table({**texts, "detail": pa.array(detail, pa.struct([("offsets", kinds[offsets])]))}), path)
+    for found in (by_columns(path, 1), in_full(path)):
+        if offsets == "struct":
+            assert [event.detail for event in found] == [{"offsets": {"0": 5}}]
+        else:
+            assert found == "detail.offsets: expected {\"partition\": offset}, found [('0', 5)]"
 
 
 def test_a_number_that_a_line_leaves_out_is_as_one_that_is_null(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafka_eos.histories.history import Event
+from kafka_eos.histories.history import Event, MalformedHistory
 from kafka_eos_checks.audit.events import recorded
 from kafka_eos_checks.audit.events.blocks import NOWHERE, Lines
 from kafka_eos_checks.audit.events.columns import column_of
@@ -118,11 +118,11 @@ def test_an_event_without_an_order_leaves_its_run_unordered_and_of_its_offsets_e
     commit = {"action": "CommitOffsets", "phase": "invoke", "topic": "in", "group": "g"}
     found = columns(
         {**commit, "order": None, "detail": {"offsets": {"0": 3, "1": 4}, "transaction": 9}},
-        {**commit, "detail": {"offsets": {"x": 3}}},
+        {**commit, "detail": {"offsets": {}}},
     )
     names = [name_hash(text_hash("g"), place_hash("in", number)) for number in (0, 1)]
     assert found.asked[["name", "offset", "at"]].tolist() == [(names[0], 3, 0), (names[1], 4, 0)]
-    assert (found.facts.ordered, found.facts.unclear, found.facts.events) == (False, True, 2)
+    assert (found.facts.ordered, found.facts.events) == (False, 2)
     assert found.facts.spans == [(0, NOWHERE, 1, True)]
     assert len(found.rows) == len(found.requests) == 0
     assert found.applied.tolist() == [0, 100]
@@ -158,3 +158,23 @@ def test_of_two_requests_to_end_a_transaction_with_nothing_in_between_the_second
     same = np.zeros(len(ends), np.int64)
     assert recorded._again(same + 3, same + 4, np.array(ends, np.uint8)).tolist() == again
     assert not recorded._again(np.arange(len(ends)), same, np.array(ends, np.uint8)).any(), "of different producers"
+
+
+def test_an_input_may_be_in_a_partition_that_no_event_names() -> None:
+    found = columns({"action": "Send", "phase": "invoke", "topic": "out", "detail": {"input": ["in", 3, 5]}})
+    assert found.facts.places == {place_hash("in", 3): ("in", 3)}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"offset": 1 << 63}, "a number of more than 64 bits"),
+        ({"time_us": 1_764_500_000_123}, "time_us 1764500000123 seems to be in milliseconds; "),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused_with_its_own_place(wrong: dict[str, int], reason: str) -> None:
+    send = {"action": "Send", "phase": "ok", "topic": "t", "partition": 0}
+    with pytest.raises(MalformedHistory) as caught:
+        columns({**send, "offset": 3}, {**send, **wrong}, {**send, "offset": 4})
+    assert caught.value.line == 100
+    assert caught.value.reason.startswith(reason)

@@ -49,6 +49,16 @@ def both(folder: Path, events: Sequence[Event]) -> tuple[set[str], set[str]]:
     return {each.rule for each in ours}, {each.rule for each in run([folder / "h.edn"]).findings}
 
 
+@pytest.mark.parametrize(("how", "outcome"), [("Commit", "ok"), ("Abort", "fail")])
+def test_a_transaction_whose_begin_nobody_tells_is_one_operation(tmp_path: Path, how: str, outcome: str) -> None:
+    events = transaction(how, "ok", "a", "b")[1:]
+    late = event("Send", "ok", offset=1, value="b", transaction=1)
+    assert written(tmp_path, [*events, late]).splitlines() == [
+        f'{{:index 0, :time 0, :type :{outcome}, :process 0, :f :txn, :value [[:send "orders-0" [0 "a"]] '
+        '[:send "orders-0" [1 "b"]]]}'
+    ]
+
+
 def test_each_operation_is_as_jepsen_writes_it(tmp_path: Path) -> None:
     events = [*transaction("Commit", "ok", "a", 'b"c'), *sent("d", 3), poll(0, "a")]
     assert written(tmp_path, events).splitlines() == [

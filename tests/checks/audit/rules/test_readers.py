@@ -127,6 +127,18 @@ def test_a_record_that_was_refused_at_first_and_then_acknowledged_is_looked_for(
     assert found([*refused, *transaction(1, "b", "Commit")], log_of(tmp_path / "b", "b", COMMIT)) == []
 
 
+def test_a_send_without_a_partition_is_looked_for_where_its_acknowledgement_says(tmp_path: Path) -> None:
+    bare, *rest = transaction(1, "a", "Commit", 0)
+    bare = replace(bare, partition=None)
+    assert bare.phase == "invoke"
+    aborted, stored = log_of(tmp_path / "a", "a", ABORT), log_of(tmp_path / "b", "a", COMMIT)
+    assert found([bare, *rest], aborted) == [(COMMITTED_MISSING, 0)]
+    assert judged([bare, *rest], stored) == ([], dict.fromkeys(READER_RULES, 0))
+    other = [replace(each, partition=1) for each in rest if each.action == "Send"]
+    for events in ([bare, *rest, *other], [bare, *(each for each in rest if each.action != "Send")]):
+        assert judged(events, stored)[1][COMMITTED_MISSING] == 1
+
+
 def test_one_replica_with_the_commit_is_enough_and_a_shorter_one_says_nothing(tmp_path: Path) -> None:
     short, long = log_of(tmp_path / "1", "a"), log_of(tmp_path / "2", "a", COMMIT)
     assert found(transaction(1, "a", "Commit", 0), short, long) == []

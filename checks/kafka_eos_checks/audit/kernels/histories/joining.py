@@ -41,7 +41,7 @@ HELD = np.dtype(
     [
         ("ended", "u8"),
         ("good", "i4"),  # sends whose value is visible on a replica of their partition
-        ("nowhere", "i4"),  # sends without a partition
+        ("nowhere", "i4"),  # sends without a partition, also in their acknowledgement
         ("hidden", "?"),  # a send whose value is visible on no replica of its partition
         ("committed", "?"),  # a COMMIT marker made its value visible
         ("polled", "?"),  # a reader of committed data was given its value
@@ -221,6 +221,7 @@ class _Keys:
         self._sends = np.bincount(self.key[self._invoked], minlength=self.count)
         self._sender = np.zeros(self.count, np.uint64)  # a transaction that sent the key; if there are others: unclear
         self._sender[self.key[self._invoked]] = events["ended"][self._invoked]
+        self._sent_to, self._torn = self._destinations()
         clear = self._longest[self.mine] & ~np.isin(self._state, (ABORTED, OPEN, HIDDEN))
         shown = VISIBLE[self._state]
         places = self.of_log[self.mine]
@@ -230,7 +231,20 @@ class _Keys:
         self._readable = self._is_among(self.here, self.tells, spots, clear)
         told = self._acknowledged & ~self._has_offset
         self._known = self._is_among(self._place, told, places, np.ones(len(places), np.bool_))
-        self._shown = self._is_among(self._place, self._invoked, places, shown)
+        self._shown = self._is_among(self._sent_to, self._invoked, places, shown)
+
+    def _destinations(self) -> tuple[Hashes, Mask]:
+        """The place of each send, or the only one of the acknowledgements in its transaction; 0 if none or several.
+
+        The mask has the sends without a place of which several are acknowledged.
+        """
+        bare = self._invoked & (self._place == 0)
+        told = self._acknowledged & (self._place != 0) & (self.events["ended"] == self._sender[self.key])
+        low, high = np.full(self.count, np.iinfo(np.uint64).max, np.uint64), np.zeros(self.count, np.uint64)
+        for bound, ufunc in ((low, np.minimum), (high, np.maximum)):
+            ufunc.at(bound, self.key[told], self._place[told])
+        only = np.where(low == high, high, np.uint64(0))
+        return np.where(bare, only[self.key], self._place), bare & (low < high)[self.key]
 
     def _is_among(self, there: Hashes, asked: Mask, known: Hashes, which: Mask) -> Mask:
         """Whether a record of each event's key is where the event is, (events,); False unless ``asked``.
@@ -297,12 +311,12 @@ class _Keys:
 
     def held(self, suspect: Mask) -> Rows:
         """Facts about the transactions of keys; a suspect key has one row for each transaction that sent it."""
-        in_partition = self._invoked & (self._place != 0)
+        in_partition = self._invoked & (self._sent_to != 0)
         rows = np.zeros(self.count, HELD)
         rows["ended"] = self._sender
         rows["good"] = np.bincount(self.key[in_partition & self._shown], minlength=self.count)
-        rows["nowhere"] = np.bincount(self.key[self._invoked & (self._place == 0)], minlength=self.count)
-        rows["hidden"] = self.any_of(in_partition & ~self._shown)
+        rows["nowhere"] = np.bincount(self.key[self._invoked & (self._sent_to == 0)], minlength=self.count)
+        rows["hidden"] = self.any_of((in_partition & ~self._shown) | self._torn)
         rows["committed"][self.own_key[self._state == MADE_VISIBLE]] = True
         rows["polled"] = self.any_of(self.reading)
         rows["first_poll"] = _FAR
