@@ -2157,6 +2157,12 @@ def output_has_former_count(state: StatefulProcessor, instance: str) -> Stateful
     return replace(after, processes=after.processes.set(instance, process))
 
 
+def offset_is_left_out_after_fault(state: StatefulProcessor, instance: str) -> StatefulProcessor:
+    """For ``commit``: after a failure no transaction has an offset."""
+    after = StatefulProcessor.commit(state, instance)
+    return replace(after, committed=state.committed) if state.faults else after
+
+
 def batch_is_turned_round(state: Mirror, task: str) -> Mirror:
     """For ``copy``: a task puts the records of a batch in the opposite order."""
     after = Mirror.copy(state, task)
