@@ -191,6 +191,11 @@ def offsets_from_one(log: Log) -> int:
     return log.entries[-1].offset + log.entries[-1].count if log.entries else 1
 
 
+def offsets_have_holes(log: Log) -> int:
+    """For ``log_end_offset``: an offset is left out behind each batch."""
+    return log.entries[-1].offset + log.entries[-1].count + 1 if log.entries else 0
+
+
 def any_sequence_on_virgin_partition(log: Log, batch: Batch) -> bool:
     """For ``accepts_unknown_producer``: every sequence passes, as in Kafka before 4.5 (KAFKA-15591)."""
     return True
