@@ -578,6 +578,14 @@ def abort_left_to_timeout(state: Transactions, version: int, epoch: int, commit:
     return DECIDE if state.transaction.state is TransactionState.ONGOING else "INVALID_TXN_STATE"
 
 
+def only_latest_is_kept(
+    state: Transactions, log: TransactionalLog, instance: str, number: int, epoch: int
+) -> TransactionalLog:
+    """For ``with_data``: a batch takes the place of those of its producer's earlier transactions."""
+    kept = [each for each in log.entries if each.kind != "data" or each.instance != instance or each.number >= number]
+    return Transactions.with_data(state, replace(log, entries=pvector(kept)), instance, number, epoch)
+
+
 def not_registered(state: Transactions, request: GuardedRequest) -> Transaction:
     """For ``after_verification``: a batch is stored whose partition nobody has registered."""
     return state.transaction
