@@ -1,8 +1,9 @@
 r"""Equations of numbers in a property, made weaker: ``a = b`` becomes ``a <= b``, and ``a >= b``.
 
 Only an equation whose part makes the whole property weaker is changed: none in the condition of an implication, under a
-``~`` or in the set that a variable ranges over. ``a = 0`` becomes ``a >= 0`` alone, since a number below zero stands
-for none. Of other kinds of values, as sets, neither side may be the larger.
+``~`` or in the set that a variable ranges over. Under ``\E`` an equation chooses what the others are about, and an
+inequality would choose something else. ``a = 0`` becomes ``a >= 0`` alone, since a number below zero stands for none.
+Of other kinds of values, as sets, neither side may be the larger.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,6 +25,7 @@ _ARITHMETIC = frozenset({"+", "-", "-.", "*", "%", "\\div"})
 _NUMBERS = _ARITHMETIC | {"Len", "Cardinality"}
 _EQUATIONS = frozenset({"=", "/="})
 _CHOICES = frozenset({"$BoundedChoose", "$UnboundedChoose"})
+_FOR_ALL = "$BoundedForall"
 _FIELD, _PAIR, _PRIME = "$RcdSelect", "$Pair", "'"
 _OF_ANY_KIND = _CHOICES | {_FIELD, CONDITIONAL, "$FcnApply", "$Case"}
 
@@ -107,12 +109,12 @@ def _is_extreme(expression: Expression) -> bool:
 
 
 def _positive(expression: Expression) -> Iterator[Expression]:
-    """The parts of a formula that make it weaker when they become weaker themselves."""
+    r"""The parts of a formula that make it weaker when they become weaker themselves; none under ``\E``."""
     yield expression
     inner: Iterable[Expression] = ()
     if expression.operator in CONJUNCTION | DISJUNCTION | {"[]", "<>"}:
         inner = expression.operands
-    elif expression.operator in QUANTIFIERS or expression.local:
+    elif expression.operator == _FOR_ALL or expression.local:
         inner = [expression.body]
     elif expression.operator in {IMPLICATION, "~>", CONDITIONAL}:
         inner = expression.operands[1:]

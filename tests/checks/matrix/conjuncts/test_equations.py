@@ -26,6 +26,7 @@ P == /\ Len(log) = Cardinality(names)
                                       known.third
      /\ \A i \in DOMAIN log : log[i].epoch = 1 => log[i].next' = known.next
      /\ ~(known.epoch = 3) /\ known = Entry(2)
+     /\ \E i \in DOMAIN log : log[i].epoch = known.epoch
      /\ known.epoch = 0 /\ known.filled = log[1].filled
 =============================================================================
 """
