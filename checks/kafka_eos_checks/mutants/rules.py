@@ -1005,6 +1005,16 @@ def add_by_epoch_alone(rules: Rules, known: TransactionMetadata, producer_id: in
     return Rules.add_error(rules, known, known.producer_id, epoch)
 
 
+def add_by_former_id(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
+    """For ``add_error``: a producer id from before will do."""
+    return Rules.add_error(rules, known, max(known.producer_id, producer_id), epoch)
+
+
+def add_by_later_id(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
+    """For ``add_error``: a producer id that is yet to come will do."""
+    return Rules.add_error(rules, known, min(known.producer_id, producer_id), epoch)
+
+
 def add_to_unknown(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
     """For ``add_error``: a transactional.id that nobody has initialized gets a transaction."""
     if known.state is TransactionState.DEAD and known.pending is None:
@@ -1612,6 +1622,17 @@ def batches_overtake_requests(producer: TransactionalProducer) -> bool:
 def sequences_go_on(producer: TransactionalProducer, partition: str) -> int:
     """For ``next_sequence``: sequences go on in another epoch."""
     return producer.sequences[partition].next
+
+
+def sequences_stay(producer: TransactionalProducer, partition: str) -> int:
+    """For ``next_sequence``: the batches of an epoch all have the first sequence."""
+    return 0
+
+
+def sequences_have_holes(producer: TransactionalProducer, partition: str) -> int:
+    """For ``next_sequence``: a sequence is left out behind each batch."""
+    last = producer.sequences[partition]
+    return last.next + 1 if last.identity == producer.client.identity else 0
 
 
 def keeps_unsent_batches(producer: TransactionalProducer) -> bool:
