@@ -17,4 +17,12 @@ EarlierTakeEffectAgain(upTo) ==
                       IF input <= upTo[partition] /\ (partition = "p" \/ input > offsets[partition])
                       THEN outputs[partition][input] + 1 ELSE outputs[partition][input]]]
 
+(* for TakeEffect: of the next inputs of a partition only the last takes effect *)
+OnlyTheLastTakesEffect(upTo) ==
+    /\ \A partition \in Partitions : upTo[partition] >= offsets[partition]
+    /\ offsets' = upTo
+    /\ outputs' = [partition \in Partitions |-> [input \in Inputs |->
+                      IF input > offsets[partition] /\ input = upTo[partition] THEN outputs[partition][input] + 1
+                      ELSE outputs[partition][input]]]
+
 =============================================================================

@@ -69,6 +69,11 @@ OffsetsFromOne(log) ==
     IF log.entries = <<>> THEN 1
     ELSE LET last == log.entries[Len(log.entries)] IN last.offset + last.count
 
+(* for LogEndOffset: an offset is left out behind each batch *)
+OffsetsHaveHoles(log) ==
+    IF log.entries = <<>> THEN 0
+    ELSE LET last == log.entries[Len(log.entries)] IN last.offset + last.count + 1
+
 (* for DuplicateOffset: the acknowledgement names the end of the log, not the first copy *)
 OffsetOfLogEnd(log, batch) == LogEndOffset(log) - 1
 

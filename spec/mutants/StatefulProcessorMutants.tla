@@ -35,4 +35,13 @@ OutputHasFormerCount(instance) ==
                 ![instance].batch = Append(@, [input |-> input, key |-> key, count |-> count - 1])]
         /\ UNCHANGED <<outputs, committed, owner, faults>>
 
+(* for Commit: after a failure no transaction has an offset *)
+OffsetIsLeftOutAfterFault(instance) ==
+    /\ processes[instance].batch # <<>> /\ MayWrite(instance)
+    /\ changelog' = Decided("committed")
+    /\ outputs' = outputs \o processes[instance].batch
+    /\ committed' = IF faults > 0 THEN committed ELSE processes[instance].position
+    /\ processes' = [processes EXCEPT ![instance].batch = <<>>]
+    /\ UNCHANGED <<owner, faults>>
+
 =============================================================================

@@ -83,6 +83,24 @@ AddByEpochAlone(known, producerId, epoch) ==
     ELSE IF known.epoch # epoch THEN "PRODUCER_FENCED"
     ELSE "NONE"
 
+(* for AddError: a producer id from before will do *)
+AddByFormerId(known, producerId, epoch) ==
+    IF known.state = "DEAD" THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF known.pending # "none" THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF known.producerId < producerId THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF known.epoch # epoch THEN "PRODUCER_FENCED"
+    ELSE IF known.state \in PreparedStates THEN "CONCURRENT_TRANSACTIONS"
+    ELSE "NONE"
+
+(* for AddError: a producer id that is yet to come will do *)
+AddByLaterId(known, producerId, epoch) ==
+    IF known.state = "DEAD" THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF known.pending # "none" THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF known.producerId > producerId THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF known.epoch # epoch THEN "PRODUCER_FENCED"
+    ELSE IF known.state \in PreparedStates THEN "CONCURRENT_TRANSACTIONS"
+    ELSE "NONE"
+
 (* for AddError: a transactional.id that nobody has initialized gets a transaction *)
 AddToUnknown(known, producerId, epoch) ==
     IF known.state = "DEAD" /\ known.pending = "none" THEN "NONE"

@@ -79,6 +79,13 @@ BatchesOvertakeRequests == TRUE
 (* for NextSequence: sequences go on in another epoch *)
 SequencesGoOn(partition) == sequences[partition].next
 
+(* for NextSequence: the batches of an epoch all have the first sequence *)
+SequencesStay(partition) == 0
+
+(* for NextSequence: a sequence is left out behind each batch *)
+SequencesHaveHoles(partition) ==
+    IF sequences[partition].identity = client.identity THEN sequences[partition].next + 1 ELSE 0
+
 (* for DropsBatches: what has not been sent waits until it can be sent *)
 KeepsUnsentBatches == FALSE
 

@@ -154,6 +154,16 @@ NeverCompletes == FALSE
 (* for MayComplete: the transaction is closed while markers are missing *)
 CompletesEarly == TRUE
 
+(* for WithData: a batch takes the place of those of its producer's earlier transactions *)
+OnlyLatestIsKept(log, instance, number, epoch) ==
+    LET IsKept(entry) == entry.kind # "data" \/ entry.instance # instance \/ entry.number >= number
+        batch == [kind |-> "data", epoch |-> epoch, instance |-> instance, number |-> number]
+    IN  [log EXCEPT !.entries = Append(SelectSeq(@, IsKept), batch),
+                    !.epoch = epoch, !.open = TRUE,
+                    !.guard = IF UsesGuardUp(log, epoch) THEN @ + 1 ELSE @,
+                    !.guardEpoch = IF UsesGuardUp(log, epoch) THEN NoEpoch ELSE @,
+                    !.guardVersion = IF UsesGuardUp(log, epoch) THEN 0 ELSE @]
+
 (* for Decided: a failover forgets the decision and turns it into an abort *)
 DecisionForgotten == [transaction EXCEPT !.state = IF IsPrepared THEN "PREPARE_ABORT" ELSE @]
 

@@ -13,6 +13,8 @@ from immutables import Map
 
 from kafka_eos_checks.models.formulas import Formulas
 from kafka_eos_checks.models.registry import Registry
+from kafka_eos_checks.tla.parser import parse_expression
+from kafka_eos_checks.tla.values import function
 
 
 @cache
@@ -28,6 +30,20 @@ def holds(model: str, name: str, *, of: str = "", before: Mapping[str, Any] | No
     """
     own, first = formulas(model, of), state if before is None else before
     return own.named(name)(*(tuple(each.get(variable, 0) for variable in own.variables) for each in (first, state)))
+
+
+def delivers(
+    action: str,
+    *,
+    before: tuple[Any, ...],
+    after: tuple[Any, ...],
+    outcome: Mapping[Any, str],
+    outcome_after: Mapping[Any, str] | None = None,
+) -> Any:
+    """Whether an action of Delivery takes readers that found some values to others, and a sender to what it sees."""
+    own = formulas("RefinesAtLeastOnce", "Delivery")
+    first, second = (function(dict(each)) for each in (outcome, outcome_after or outcome))
+    return own.evaluate(parse_expression(action, "a test"))((first, before), (second, after))
 
 
 @pytest.mark.parametrize("request_", ["AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit"])
@@ -145,6 +161,68 @@ def test_a_sender_gives_up_only_what_it_has_sent_and_knows_nothing_of() -> None:
         before, after = ((of_one, "sent") for of_one in (outcome, "failed"))
         given_up = holds("RefinesAtLeastOnce", "Failing", of="Delivery", before={"outcome": before}, outcome=after)
         assert given_up is (outcome == "sent")
+
+
+@pytest.mark.parametrize(
+    ("action", "outcomes"),
+    [
+        ('SendValue("v")', {("unsent", "sent")}),
+        ('AcknowledgeDelivered("v")', {("sent", "acknowledged")}),
+        ('AcknowledgeAny("v")', {("unsent", "acknowledged"), ("sent", "acknowledged")}),
+    ],
+)
+def test_a_value_goes_on_only_from_where_its_sender_sees_it(action: str, outcomes: set[tuple[str, str]]) -> None:
+    every = ("unsent", "sent", "acknowledged", "failed")
+    for delivered, after in (((), ()), (("v",), ("v",)), (("v",), ())):
+        found = {
+            (one, other)
+            for one in every
+            for other in every
+            if delivers(action, before=delivered, after=after, outcome={"v": one}, outcome_after={"v": other})
+        }
+        is_allowed = after == delivered and (delivered or "Delivered" not in action)
+        assert found == (outcomes if is_allowed else set())
+
+
+@pytest.mark.parametrize(
+    ("before", "values", "allowed"),
+    [
+        ((), (1,), {"DeliverAny", "DeliverNew", "DeliverNext"}),
+        ((), (1, 2), {"DeliverAny", "DeliverNew", "DeliverNext"}),
+        ((1,), (2,), {"DeliverAny", "DeliverNew", "DeliverNext"}),
+        ((), (2, 1), {"DeliverAny", "DeliverNew"}),  # not in order
+        ((2,), (1,), {"DeliverAny", "DeliverNew"}),
+        ((), (2,), {"DeliverAny", "DeliverNew"}),  # the first is missing, and has not failed
+        ((1,), (1,), {"DeliverAny"}),  # again
+        ((), (1, 1), {"DeliverAny"}),
+        ((1,), (3,), {"DeliverAny", "DeliverNew"}),
+        ((), (4,), set()),  # never sent
+    ],
+)
+def test_readers_find_what_was_sent_each_promise_in_its_own_way(
+    before: tuple[int, ...], values: tuple[int, ...], allowed: set[str]
+) -> None:
+    outcome = {1: "sent", 2: "acknowledged", 3: "sent", 4: "unsent"}
+    shown = f"<<{', '.join(map(str, values))}>>"
+    for action in ("DeliverAny", "DeliverNew", "DeliverNext"):
+        call = f"{action}({shown})"
+        assert delivers(call, before=before, after=before + values, outcome=outcome) is (action in allowed)
+        assert not delivers(call, before=before, after=(*before, *values, 1), outcome=outcome)
+        changed = outcome | {1: "acknowledged"}
+        assert not delivers(call, before=before, after=before + values, outcome=outcome, outcome_after=changed)
+    failed = {1: "failed", 2: "failed", 3: "sent", 4: "unsent"}
+    for read, value, is_next in (((), 3, True), ((), 2, True), ((2,), 1, False)):  # what failed may be missing
+        found = delivers(f"DeliverNext(<<{value}>>)", before=read, after=(*read, value), outcome=failed)
+        assert found is is_next
+
+
+def test_only_the_last_values_are_lost() -> None:
+    for after, is_lost in (((1,), True), ((), True), ((1, 2), False), ((2,), False), ((1, 2, 1), False)):
+        outcome = {1: "acknowledged", 2: "sent"}
+        assert delivers("LoseTail", before=(1, 2), after=after, outcome=outcome) is is_lost
+        assert not delivers(
+            "LoseTail", before=(1, 2), after=after, outcome=outcome, outcome_after={1: "sent", 2: "sent"}
+        )
 
 
 def test_a_search_of_readers_after_an_election_admits_none_that_reads_before() -> None:

@@ -191,6 +191,11 @@ def offsets_from_one(log: Log) -> int:
     return log.entries[-1].offset + log.entries[-1].count if log.entries else 1
 
 
+def offsets_have_holes(log: Log) -> int:
+    """For ``log_end_offset``: an offset is left out behind each batch."""
+    return log.entries[-1].offset + log.entries[-1].count + 1 if log.entries else 0
+
+
 def any_sequence_on_virgin_partition(log: Log, batch: Batch) -> bool:
     """For ``accepts_unknown_producer``: every sequence passes, as in Kafka before 4.5 (KAFKA-15591)."""
     return True
@@ -571,6 +576,14 @@ def abort_left_to_timeout(state: Transactions, version: int, epoch: int, commit:
     if not commit:
         return "NONE"
     return DECIDE if state.transaction.state is TransactionState.ONGOING else "INVALID_TXN_STATE"
+
+
+def only_latest_is_kept(
+    state: Transactions, log: TransactionalLog, instance: str, number: int, epoch: int
+) -> TransactionalLog:
+    """For ``with_data``: a batch takes the place of those of its producer's earlier transactions."""
+    kept = [each for each in log.entries if each.kind != "data" or each.instance != instance or each.number >= number]
+    return Transactions.with_data(state, replace(log, entries=pvector(kept)), instance, number, epoch)
 
 
 def not_registered(state: Transactions, request: GuardedRequest) -> Transaction:
@@ -990,6 +1003,16 @@ def identity_before_pending(rules: Rules, known: TransactionMetadata, producer_i
 def add_by_epoch_alone(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
     """For ``add_error``: a producer is known by its epoch alone."""
     return Rules.add_error(rules, known, known.producer_id, epoch)
+
+
+def add_by_former_id(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
+    """For ``add_error``: a producer id from before will do."""
+    return Rules.add_error(rules, known, max(known.producer_id, producer_id), epoch)
+
+
+def add_by_later_id(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
+    """For ``add_error``: a producer id that is yet to come will do."""
+    return Rules.add_error(rules, known, min(known.producer_id, producer_id), epoch)
 
 
 def add_to_unknown(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
@@ -1601,6 +1624,17 @@ def sequences_go_on(producer: TransactionalProducer, partition: str) -> int:
     return producer.sequences[partition].next
 
 
+def sequences_stay(producer: TransactionalProducer, partition: str) -> int:
+    """For ``next_sequence``: the batches of an epoch all have the first sequence."""
+    return 0
+
+
+def sequences_have_holes(producer: TransactionalProducer, partition: str) -> int:
+    """For ``next_sequence``: a sequence is left out behind each batch."""
+    last = producer.sequences[partition]
+    return last.next + 1 if last.identity == producer.client.identity else 0
+
+
 def keeps_unsent_batches(producer: TransactionalProducer) -> bool:
     """For ``drops_batches``: what has not been sent waits until it can be sent."""
     return False
@@ -2155,6 +2189,12 @@ def output_has_former_count(state: StatefulProcessor, instance: str) -> Stateful
     *before, last = after.processes[instance].batch
     process = replace(after.processes[instance], batch=(*before, replace(last, count=last.count - 1)))
     return replace(after, processes=after.processes.set(instance, process))
+
+
+def offset_is_left_out_after_fault(state: StatefulProcessor, instance: str) -> StatefulProcessor:
+    """For ``commit``: after a failure no transaction has an offset."""
+    after = StatefulProcessor.commit(state, instance)
+    return replace(after, committed=state.committed) if state.faults else after
 
 
 def batch_is_turned_round(state: Mirror, task: str) -> Mirror:

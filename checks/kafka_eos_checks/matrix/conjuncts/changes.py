@@ -1,6 +1,6 @@
 r"""The small changes of properties and of machines that are not conjuncts of guards.
 
-A property, in TLA+:
+A property, in TLA+; its equations are in ``equations``:
 
 =============================  =============================================================
 the part                       its replacement

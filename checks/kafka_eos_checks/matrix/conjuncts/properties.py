@@ -19,6 +19,7 @@ from kafka_eos.machines.machine import Machine
 from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos_checks.matrix.conjuncts import sightings
 from kafka_eos_checks.matrix.conjuncts.changes import OTHER_QUANTIFIER, machine_parts, of_operands
+from kafka_eos_checks.matrix.conjuncts.equations import Numbers, of_equations
 from kafka_eos_checks.matrix.conjuncts.guards import Conjunct, numbered, of_formula, on_one_line, without
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
 from kafka_eos_checks.matrix.conjuncts.reference import GuardPart, codes_of, mutated_reference, original_code
@@ -100,6 +101,19 @@ class Family:
     mutants: tuple[Mutant, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """What is known of a module's names and expressions.
+
+    Attributes:
+        is_single: whether a constant of this name is a set of one value in all models.
+        is_number: whether an expression is a number for certain.
+    """
+
+    is_single: Callable[[str], bool]
+    is_number: Callable[[Expression], bool]
+
+
 def families(registry: Registry, modules: Sequence[str] = (), named: bool = False) -> Iterator[Family]:
     """The families of these modules, or of all whose holding models have a machine; the cheapest module first.
 
@@ -150,10 +164,8 @@ def _all_versions(registry: Registry, module: str, holding: Iterable[Model]) -> 
     texts = texts_of(registry.folder.parent, module)
     definitions = parsed(tuple(sorted(texts.items())), module)
     chain = {each.name for each in ModuleFolder(registry.folder.parent).chain(module)}
-    single = _single(registry, module)
-    return tuple(
-        version for name in names for version in _versions(name, module, definitions, texts, chain, single.__contains__)
-    )
+    kinds = _Kinds(_single(registry, module).__contains__, Numbers(definitions, texts).is_number)
+    return tuple(version for name in names for version in _versions(name, module, definitions, texts, chain, kinds))
 
 
 def _single(registry: Registry, module: str) -> frozenset[str]:
@@ -268,7 +280,7 @@ def _versions(
     definitions: Mapping[str, Definition],
     texts: Mapping[str, str],
     chain: Container[str],
-    is_single: Callable[[str], bool],
+    kinds: _Kinds,
 ) -> Iterator[Version]:
     """A property and its weaker versions, if it stands in the module itself or in one of those that it extends."""
     body = next(definition.body for definition in definitions.values() if definition.name == name)
@@ -279,7 +291,7 @@ def _versions(
     if body.span.module not in chain:
         return  # the specification that is refined, or a property of an instance, which is weakened in its own module
     part, text = _step(body) or body, texts[body.span.module]
-    for change in _weaker(name, module, part, text, is_single):
+    for change in _weaker(name, module, part, text, kinds):
         if change.span != part.span or change.value != "TRUE":
             try:
                 tree = _tree(text, body.span, change)
@@ -295,8 +307,9 @@ def _step(body: Expression) -> Expression | None:
     return found[0].operands[0] if len(found) == 1 and body.operator == "[]" else None
 
 
-def _weaker(name: str, module: str, body: Expression, text: str, is_single: Callable[[str], bool]) -> list[Conjunct]:
-    parts = dict.fromkeys((*of_formula(body), *of_operands(body, text, is_single)))
+def _weaker(name: str, module: str, body: Expression, text: str, kinds: _Kinds) -> list[Conjunct]:
+    changed = (*of_operands(body, text, kinds.is_single), *of_equations(body, text, kinds.is_number))
+    parts = dict.fromkeys((*of_formula(body), *changed))
     found = [
         Conjunct(operator=f"{module}!{name}", change=f"{on_one_line(text, span)} -> {value}", span=span, value=value)
         for span, value in parts
