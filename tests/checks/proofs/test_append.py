@@ -216,6 +216,7 @@ def proof(queries: list[Query]) -> Proof:
     return Proof(name="append", title="", conjuncts=append.PROOF.conjuncts, queries=lambda _: iter(queries))
 
 
+@pytest.mark.thorough  # `make` proves the same
 def test_appending_leaves_no_gap_and_no_duplicate_for_logs_of_any_length(proof: Proof) -> None:
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 

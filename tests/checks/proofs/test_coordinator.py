@@ -50,6 +50,7 @@ EXPLORED_ELSEWHERE = {"WriteMarker", "AppendIsReplicated", "AbortFenced", "Handl
 """The actions whose ways the tests below and those of fencing look for, too, with a rule of them mutated."""
 
 
+@pytest.mark.thorough  # `make` proves the same
 def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(machine: type[TransactionCoordinator], act: Action) -> list[Outcome]:
         return [] if act.name in EXPLORED_ELSEWHERE else coordinator.run_action(machine, act)

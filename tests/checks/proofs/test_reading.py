@@ -57,6 +57,7 @@ def test_a_read_committed_reader_gets_exactly_the_committed_records(proof: Proof
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 
 
+@pytest.mark.thorough  # `make` proves the same
 def test_every_action_keeps_every_conjunct_and_the_properties_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     for others in ("of_laws", "_as_in_kafka"):  # they take most of the time
         monkeypatch.setattr(reading, others, lambda *_: ())

@@ -186,6 +186,7 @@ def test_a_job_answers_all_questions_and_runs_every_stage_once(spark: "SparkSess
         assert [stage.numTasks <= most for stage in stages] == [True], "rows on disk are read in a task for each core"
 
 
+@pytest.mark.thorough  # takes long
 @pytest.mark.spark
 def test_an_audit_with_a_history_takes_few_jobs(spark: "SparkSession") -> None:
     """Its plan has 30 stages or more; a job for each, or for each kind of rows that are collected, would be 70."""

@@ -210,6 +210,7 @@ def recording(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 # --- the rows --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough  # that of a recording is quicker
 @pytest.mark.spark
 @pytest.mark.parametrize("granularity", ORACLES)
 def test_spark_gives_the_rows_of_the_readable_fold_of_a_generated_cluster(
