@@ -186,17 +186,18 @@ def open_transaction_ends_by_its_own_epoch(known: int, sent: int, commit: bool, 
         assert (verdict == DECIDE) == (pending == 0 or (pending == 1 and not commit))
 
 
-def partition_is_added_to_an_open_transaction(state: int, known: int, sent: int, pending: bool, own: bool) -> None:
+def partition_is_added_to_an_open_transaction(state: int, known: int, sent: int, pending: bool, later: int) -> None:
     """A partition is added with the client's own producer id and epoch, and while nothing is being ended."""
     assert 0 <= state < len(STATES)
     assert 0 <= known <= MAX_EPOCH
     assert 0 <= sent <= MAX_EPOCH
+    assert -1 <= later <= 1
     waits = TransactionState.PREPARE_ABORT if pending else None
     metadata = TransactionMetadata(producer_id=4, epoch=known, state=STATES[state], pending=waits)
-    error = Rules(max_epoch=MAX_EPOCH, server_version=2).add_error(metadata, 4 if own else 5, sent)
+    error = Rules(max_epoch=MAX_EPOCH, server_version=2).add_error(metadata, 4 + later, sent)
     is_ending = pending or STATES[state] in PREPARED_STATES
     is_known = STATES[state] is not TransactionState.DEAD
-    assert (error is ErrorCode.NONE) == (is_known and own and sent == known and not is_ending)
+    assert (error is ErrorCode.NONE) == (is_known and later == 0 and sent == known and not is_ending)
 
 
 def fence_raises_the_epoch_once(epoch: int, version: int, new_id: int) -> None:
