@@ -341,7 +341,7 @@ def _print_bill(bill: "Bill") -> None:
 
 
 def _remedy(error: Exception) -> str:
-    """What to do about an error whose message does not say it."""
+    """The remedy for an error whose message has none, with what comes before it; "" for others."""
     if isinstance(error, PermissionError):
         return "; run it as the user of the broker, or audit a copy"
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT} and error.filename is None:

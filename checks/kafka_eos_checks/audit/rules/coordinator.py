@@ -199,12 +199,12 @@ def wrong_step(before: TransactionLogValue | None, after: TransactionLogValue | 
 
 
 def _wrong_producer(before: TransactionLogValue, after: TransactionLogValue) -> str:
-    """The reason why producer id or epoch may not follow those of the state before, or ""."""
+    """The reason why producer ids or epoch may not follow those of the state before, or ""."""
+    if after.previous_producer_id not in {NO_PRODUCER_ID, before.producer_id}:
+        return f"expected previous producer {before.producer_id}, not {after.previous_producer_id}"
     bumps = after.client_transaction_version >= TRANSACTION_VERSION_2
     epoch = before.producer_epoch
     allowed = {epoch}
-    if after.previous_producer_id not in {NO_PRODUCER_ID, before.producer_id}:
-        return f"expected previous producer {before.producer_id}, not {after.previous_producer_id}"
     if after.producer_id != before.producer_id:
         return _wrong_rotation(before, after, bumps)
     if after.transaction_status in PREPARED and bumps:
@@ -239,10 +239,10 @@ def _wrong_rotation(before: TransactionLogValue, after: TransactionLogValue, bum
 def _wrong_partitions(before: TransactionLogValue, after: TransactionLogValue) -> str:
     """The reason why the partitions may not follow those of the state before, or ""."""
     was, now = before.partitions(), after.partitions()
-    if after.transaction_status is TransactionState.ONGOING:
-        return "partitions left the transaction" if not was <= now and before.transaction_status not in _AT_REST else ""
-    is_wrong = after.transaction_status in PREPARED and now != was
-    return "the partitions are not those of the transaction" if is_wrong else ""
+    if after.transaction_status in PREPARED:
+        return "" if now == was else "the partitions are not those of the transaction"
+    grows = after.transaction_status is TransactionState.ONGOING and before.transaction_status not in _AT_REST
+    return "partitions left the transaction" if grows and not was <= now else ""
 
 
 def _wrong_times(before: TransactionLogValue, after: TransactionLogValue) -> str:
@@ -259,16 +259,17 @@ def _wrong_times(before: TransactionLogValue, after: TransactionLogValue) -> str
 
 
 def _wrong_at_rest(after: TransactionLogValue) -> str:
-    """The reason why a state without a transaction may not be so, or ""."""
+    """The reason why EMPTY or COMPLETE has a field that only a transaction has, or ""."""
     status, start = after.transaction_status, after.transaction_start_timestamp_ms
+    if status not in _AT_REST:
+        return ""
     if status is TransactionState.EMPTY and start != NO_TIMESTAMP:
         return f"no transaction, and a start at {start} ms"
-    if status in _AT_REST and after.partitions():
+    if after.partitions():
         return "no transaction, and partitions"
     pid, epoch = after.next_producer_id, after.next_producer_epoch
-    if status in _AT_REST and (pid, epoch) != (NO_PRODUCER_ID, NO_PRODUCER_EPOCH):
-        return f"no transaction to end, and next producer {pid} epoch {epoch}"
-    return ""
+    is_promised = (pid, epoch) != (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    return f"no transaction to end, and next producer {pid} epoch {epoch}" if is_promised else ""
 
 
 def follow(

@@ -76,10 +76,8 @@ class Numbers:
                 if (name := self._field(one)) and test(other):
                     yield name
         elif part.operator == _PAIR and test(part.operands[1]):
-            selector = part.operands[0]
-            given = (
-                selector.operands[-1] if selector.operands else selector
-            )  # ``![place].field = …``, or ``field |-> …``
+            selector = part.operands[0]  # of ``![place].field = …``, or the field of ``field |-> …``
+            given = selector.operands[-1] if selector.operands else selector
             if given.is_string:
                 yield self._written(given)
 

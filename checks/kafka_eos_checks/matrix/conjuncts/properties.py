@@ -103,7 +103,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """What is known of a module's names and expressions.
+    """Two questions about a module: which sets have one value, and which expressions are numbers.
 
     Attributes:
         is_single: whether a constant of this name is a set of one value in all models.
