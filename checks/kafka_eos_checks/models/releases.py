@@ -395,11 +395,10 @@ class Column:
 
     def expected(self, releases: Releases) -> Shipped | None:
         """The result that the registry expects of the release, or of a newer one with the same rules."""
-        for release in releases.releases:
-            same = release == self.release
-            same |= shipped(self.model, releases.replaced(self.model, release), release) == self.as_shipped
-            if same and release in self.model.shipped:
-                return self.model.shipped[release]
+        model = self.model
+        for release in (name for name in releases.releases if name in model.shipped):
+            if release == self.release or shipped(model, releases.replaced(model, release), release) == self.as_shipped:
+                return model.shipped[release]
         return None
 
     def never(self, releases: Releases) -> tuple[str, ...]:

@@ -413,7 +413,6 @@ def test_kafkas_tool_for_configurations_alters_and_describes_them(
     assert "max.message.bytes=100 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:max.message.bytes=100," in described
     assert "DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=5000, DEFAULT_CONFIG:message.max.bytes" in described
     assert "cleanup.policy=compact,delete" in described
-    assert "message.max.bytes=5000" in configs("--describe", *brokers)
 
 
 @pytest.mark.parametrize("version", ["0", "1", "2"])

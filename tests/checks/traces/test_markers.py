@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -240,7 +241,12 @@ def left_of(run: Run, first: int, entry: int, every: Sequence[WrittenBatch | Wri
     return Recorded({"id": rows(run, first)}, {"t-0": own}, {"t-0": entry} if entry else {}, given)
 
 
-@pytest.mark.parametrize("seed", range(25))
+def seeds(first: int, every: int) -> list[Any]:
+    """Seeds, of which those after the first few are for `make test-all`."""
+    return [pytest.param(seed, marks=pytest.mark.thorough if seed >= first else ()) for seed in range(every)]
+
+
+@pytest.mark.parametrize("seed", seeds(8, 25))
 def test_what_is_left_of_a_right_run_is_accepted(seed: int) -> None:
     run = random_run(random.Random(seed))
     assert is_accepted(left_of(run, 0, 0))
@@ -249,7 +255,7 @@ def test_what_is_left_of_a_right_run_is_accepted(seed: int) -> None:
             assert is_accepted(left_of(run, first, entry)), f"seed {seed}, from record {first} and entry {entry} on"
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(5, 12))
 def test_copies_of_a_right_run_that_were_made_at_different_moments_are_accepted(seed: int) -> None:
     run = random_run(random.Random(seed))
     apart = 0
