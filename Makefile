@@ -14,8 +14,8 @@ VERDICTS := build/verdicts
 # Not `mutants`: its functions are rules with an error in them, and with another error they are mutants as before.
 ROOMS := formats wire server clients histories audit watch conform testing traces walks graphs models tla matrix proofs lab ledger
 MAVEN := mvn -q -B --no-transfer-progress
-# Tests write tens of thousands of small files: into memory, where there are 2 GB for them, it takes less time.
-IN_MEMORY := $(shell df -Pk /dev/shm 2> /dev/null | awk 'NR == 2 && $$4 > 2000000 { print "TMPDIR=/dev/shm" }')
+# Tests write tens of thousands of small files: into memory, where there are 4 GB for them, it takes less time.
+IN_MEMORY := $(shell df -Pk /dev/shm 2> /dev/null | awk 'NR == 2 && $$4 > 4000000 { print "TMPDIR=/dev/shm" }')
 # Two workers more than there are processors: some of them wait for a broker, a JVM or the clock.
 PYTEST := $(IN_MEMORY) $(BIN)/pytest -q -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2) --dist loadfile --no-loadscope-reorder
 # Python compiles each module once, not in each of hundreds of processes.

@@ -3,6 +3,9 @@
 import shutil
 from pathlib import Path
 from random import Random
+from typing import Any
+
+import pytest
 
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.formats.transaction_log import TOPIC, decode_key
@@ -75,3 +78,8 @@ def _compacted(found: list[StoredBatch]) -> list[StoredBatch]:
     """The batches with the last record of a transactional id; each batch of the recordings has records of one."""
     last = {decode_key(row.key or b"").transactional_id: at for at, s in enumerate(found) for row in s.batch.records()}
     return [found[at] for at in sorted(last.values())]
+
+
+def seeds(first: int, every: int) -> list[Any]:
+    """Seeds, of which those after the first few are for `make test-all`."""
+    return [pytest.param(seed, marks=pytest.mark.thorough if seed >= first else ()) for seed in range(every)]

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from kafka_eos_checks.traces.coordinators import CoordinatorOfTraces, Recorded, 
 from kafka_eos_checks.traces.markers import Decided, WrittenBatch, WrittenMarker, matched
 from kafka_eos_checks.traces.validation import RememberingJudge
 
+from .cut_logs import seeds
 from .test_coordinators import judge, recorded, value
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
@@ -239,11 +239,6 @@ def left_of(run: Run, first: int, entry: int, every: Sequence[WrittenBatch | Wri
     own = list(run.entries if every is None else every)[entry:]
     given = {"id": first + 1} if first else {}
     return Recorded({"id": rows(run, first)}, {"t-0": own}, {"t-0": entry} if entry else {}, given)
-
-
-def seeds(first: int, every: int) -> list[Any]:
-    """Seeds, of which those after the first few are for `make test-all`."""
-    return [pytest.param(seed, marks=pytest.mark.thorough if seed >= first else ()) for seed in range(every)]
 
 
 @pytest.mark.parametrize("seed", seeds(8, 25))
