@@ -374,6 +374,17 @@ def test_an_instance_that_leaves_for_a_while_gets_its_partitions_back_as_another
     assert beat(wire, "b", 2, InstanceId="j")["ErrorCode"] == E.UNKNOWN_MEMBER_ID
 
 
+def test_the_epoch_before_of_an_instance_is_not_that_of_the_member_it_comes_back_as(wire: Wire) -> None:
+    beat(wire, "a", 0, InstanceId="i")
+    beat(wire, "b", 0)
+    kept = parts(beat(wire, "a", 2, {0, 1, 2, 3}, InstanceId="i"))
+    assert beat(wire, "a", 2, kept, InstanceId="i")["MemberEpoch"] == 3
+    assert beat(wire, "a", 2, kept, InstanceId="i")["ErrorCode"] == E.NONE, "the answer before was lost"
+    beat(wire, "a", -2, InstanceId="i")
+    assert beat(wire, "c", 0, InstanceId="i")["MemberEpoch"] == 3
+    assert beat(wire, "c", 2, kept, InstanceId="i")["ErrorCode"] == E.FENCED_MEMBER_EPOCH
+
+
 @pytest.mark.parametrize(
     ("rules", "before_it_was_away"),
     [({}, E.STALE_MEMBER_EPOCH), ({"EpochAfterReturn": "ZeroAfterLeave"}, E.NONE)],  # as in Kafka 4.3
