@@ -169,6 +169,8 @@ class ConsumerGroups:
         now = self.groups.cluster.now
         found.expires = now + self.session_ms
         group.reconcile(found, owned, now)
+        if epoch == JOIN and found.instance_id is not None:  # Kafka: an instance that is back has epoch 0 until then
+            found.previous_epoch = 0
         self._store(group)
         current = group.current(member_id)
         is_full = row["RebalanceTimeoutMs"] != -1 and owned is not None and _subscribes(row)
