@@ -28,6 +28,9 @@ NoEpochLookedAt(before, batch, version) == "NONE"
 (* for IsRetry: a leader that asks about transactions looks for no retries *)
 NoRetryLookedFor(before, batch) == FALSE
 
+(* for SequenceError: a leader looks at no sequence *)
+NoSequenceLookedAt(before, batch) == "NONE"
+
 (* for SequenceError: a later sequence than the lowest that was asked about is out of order, as in Kafka *)
 LowestSequenceCounts(before, batch) ==
     IF IsOfCoordinator(batch) THEN "NONE"

@@ -3,7 +3,7 @@
 That TLC finds a property to hold shows nothing of a part of it that is gone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -230,3 +230,48 @@ def test_a_search_of_readers_after_an_election_admits_none_that_reads_before() -
     for position, is_inside in ((0, True), (1, False)):
         positions = Map(read_committed=position)
         assert holds("FollowerCatchesUp", "ReadAfterElection", positions=positions, **search) is is_inside
+
+
+@pytest.mark.parametrize(("count", "is_right"), [(0, False), (1, True), (2, False)])
+def test_changelog_and_store_have_counted_each_input_once(count: int, is_right: bool) -> None:
+    fates = [("committed", count), ("aborted", 9), ("open", 9)]
+    changelog = tuple(Map(key="a", count=each, fate=fate) for fate, each in fates)
+    assert holds("StatefulProcessor", "ChangelogAgrees", changelog=changelog, committed=1) is is_right
+    own = Map(stage="running", store=Map(a=count, b=0), position=1)
+    other = Map(stage="running", store=Map(a=9, b=9), position=1)
+    assert holds("StatefulProcessor", "StoreAgrees", owner="A", processes=Map(A=own, B=other)) is is_right
+
+
+def leader(entries: Sequence[Map[str, Any]] = (), **transactions: Any) -> Map[str, Any]:
+    """A leader of two producers that has appended some entries."""
+    log = Map(entries=tuple(entries), producers=function({0: Map(epoch=1)}))
+    known = {"entries": tuple(entries), "transactions": frozenset[Any](), **transactions}
+    return Map(log=log, transactions=Map(known))
+
+
+@pytest.mark.parametrize(("epochs", "is_right"), [((1, -1), True), ((0, -1), False), ((2, -1), False), ((1, 0), False)])
+def test_a_leaders_log_and_transactions_know_the_same_epochs(epochs: tuple[int, int], is_right: bool) -> None:
+    producers = function({number: Map(epoch=epoch) for number, epoch in enumerate(epochs)})
+    state = leader(producers=producers)
+    assert holds("LeaderTwoProducersBriefly", "OneEpoch", leader=state) is is_right
+
+
+@pytest.mark.parametrize(
+    ("epoch", "sequence", "is_right"),
+    [(0, 1, True), (0, 0, False), (0, 2, False), (1, 0, True), (1, 1, False)],
+)
+def test_a_leaders_batches_follow_each_other_within_an_epoch(epoch: int, sequence: int, is_right: bool) -> None:
+    told = [(0, 0, 0), (1, 0, 0), (1, 0, 1), (0, epoch, sequence)]
+    entries = [Map(producerId=who, epoch=own, sequence=number, count=1) for who, own, number in told]
+    assert holds("LeaderTwoProducersBriefly", "NoGapNoDuplicate", leader=leader(entries)) is is_right
+
+
+@pytest.mark.parametrize(("unstable", "is_right"), [(1, True), (0, False), (2, False)])
+def test_a_leaders_last_stable_offset_is_that_of_the_first_undecided_batch(unstable: int, is_right: bool) -> None:
+    kinds = [(0, "commit"), (1, "transactional"), (1, "transactional")]
+    entries = [
+        Map(offset=offset, kind=kind, producerId=who, epoch=0, count=1) for offset, (who, kind) in enumerate(kinds)
+    ]
+    held = Map(producerId=1, firstOffset=unstable, lastOffset=-1)
+    state = leader(entries, transactions=frozenset({held}))
+    assert holds("LeaderTwoProducersBriefly", "StableIsDecided", leader=state) is is_right

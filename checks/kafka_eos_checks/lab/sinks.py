@@ -185,14 +185,15 @@ def consume(process: Process, handle: Callable[[Process, int], None]) -> None:
 
 
 def relay(process: Process) -> None:
-    """Publish the rows of the outbox after the noted one, each with its note, and delete them."""
+    """Delete the rows of the outbox up to the noted one; publish the others, each with its note, and delete them."""
     (noted,) = process.kafka.execute("SELECT row FROM noted").fetchone()
-    for row, value in process.sink.execute("SELECT row, input FROM outbox WHERE row > ?", (noted,)).fetchall():
+    process.execute(process.sink, "DELETE FROM outbox WHERE row <= ?", noted)
+    for row, value in process.sink.execute("SELECT row, input FROM outbox ORDER BY row").fetchall():
         process.execute(process.kafka, "BEGIN IMMEDIATE")
         process.execute(process.kafka, INSERT_EFFECT, value)
         process.execute(process.kafka, "UPDATE noted SET row = ?", row)
         process.execute(process.kafka, "COMMIT")
-        process.execute(process.sink, "DELETE FROM outbox WHERE row <= ?", row)
+        process.execute(process.sink, "DELETE FROM outbox WHERE row = ?", row)
 
 
 def _life(work: Callable[[Process], None], process: Callable[[int], Process], report: int) -> NoReturn:
@@ -243,6 +244,9 @@ def run_once(
 
     Returns:
         The choices, and the effects in their order.
+
+    Raises:
+        RuntimeError: a process fails by itself, or the outbox is not empty in the end.
     """
     for old in folder.iterdir():
         old.unlink()
@@ -263,6 +267,9 @@ def run_once(
             rest = given[len(choices) :]
             met, killed = live(work, lambda report, rest=rest, left=left: Process(folder, inputs, rest, left, report))  # type: ignore[misc]
             choices += met
+    with closing(sqlite3.connect(folder / "sink.db")) as database:
+        if kept := database.execute("SELECT row FROM outbox").fetchall():
+            raise RuntimeError(f"{len(kept)} published row(s) stay in the outbox")
     with closing(sqlite3.connect(folder / ("kafka.db" if strategy == "outbox" else "sink.db"))) as database:
         rows = database.execute("SELECT input FROM effects ORDER BY place").fetchall()
     return choices, tuple(value for (value,) in rows)

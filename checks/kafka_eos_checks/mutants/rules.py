@@ -1947,6 +1947,11 @@ def epoch_outlives_producer(rules: leaders.Rules, before: leaders.LeaderState, p
     return replace(before, log=before.log.forgotten(producer_id))
 
 
+def no_sequence_looked_at(rules: leaders.Rules, before: leaders.LeaderState, batch: Batch) -> ErrorCode:
+    """For ``sequence_error``: a leader looks at no sequence."""
+    return ErrorCode.NONE
+
+
 # --- rules of TransactionalOffsets ------------------------------------------------------------------------------
 
 

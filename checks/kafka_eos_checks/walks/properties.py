@@ -9,7 +9,8 @@ step         ``[][A]_v``                                                in every
 goal         ``P ~> Q``, ``<>[]P``, ``[]<>P``                           when the run has come to rest without faults
 ===========  =========================================================  ==============================================
 
-At rest no fair action is enabled. What holds then holds for ever, so ``P ~> Q`` is ``P => Q``.
+At rest no fair action is enabled. What holds then holds for ever, so ``P ~> Q`` asks for ``P => Q``. A walk does not
+notice that ``Q`` has never come if ``P`` has ended before.
 """
 
 from collections.abc import Iterable, Iterator

@@ -290,7 +290,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
             constants=replace(machine.constants, preferred=preferred),
             membership=replace(machine.membership, members=renamed),
         )
-        follower.previous_epoch, follower.is_away = 0, False
+        follower.is_away = False
 
     def leave_for_a_while(self, follower: Follower) -> None:
         """An instance leaves for a while, and its partitions wait for it.
@@ -359,13 +359,14 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
             self.raise_epoch()
         self.assigned_epoch = self.epoch
 
-    def reconcile(self, follower: Follower, owned: Assignment | None, now: int) -> None:
+    def reconcile(self, follower: Follower, owned: Assignment | None, now: int, *, begins: bool = False) -> None:
         """Lead a member towards the group's epoch.    Spec: ConsumerGroup!Reconciled.
 
         Args:
             follower: the member.
             owned: the partitions that it says it has; None if it says nothing, so that it may have all that it had.
             now: milliseconds.
+            begins: an instance joins or is back, whose epoch before is 0.
         """
         member_id = follower.member_id
         before = self.current(member_id)
@@ -376,8 +377,8 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         has = before.assigned | before.revoking if owned is None else owned
         self.machine = replace(self.machine, membership=self.machine.reconciled(member_id, has))
         current = self.current(member_id)
-        if is_led:
-            follower.previous_epoch = before.epoch
+        if is_led or begins:
+            follower.previous_epoch = 0 if begins else before.epoch
         follower.waits = not current.revoking and current.assigned != self.target(member_id)
         if not current.revoking:
             follower.gives_up_by = None

@@ -168,7 +168,7 @@ class ConsumerGroups:
             group.reassign(partitions)  # topics may have come or grown
         now = self.groups.cluster.now
         found.expires = now + self.session_ms
-        group.reconcile(found, owned, now)
+        group.reconcile(found, owned, now, begins=epoch == JOIN and found.instance_id is not None)
         self._store(group)
         current = group.current(member_id)
         is_full = row["RebalanceTimeoutMs"] != -1 and owned is not None and _subscribes(row)
@@ -344,7 +344,7 @@ class ConsumerGroups:
         follower.expires, side.syncs_by = now + side.session_ms, now + follower.rebalance_ms
         is_stale = group.assigned_epoch < group.epoch
         if not (turns_back and is_stale):
-            group.reconcile(follower, said.owned, now)
+            group.reconcile(follower, said.owned, now, begins=instance_id is not None and not row["MemberId"])
         self._store(group)
         generation = group.current(member_id).epoch
         if turns_back:

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos_checks.matrix.conjuncts.equivalents import read_follows
 from kafka_eos_checks.matrix.mutant_replays import SETTINGS, plan_of
 from kafka_eos_checks.models.registry import (
     LONGEST_ROOT,
@@ -208,6 +209,24 @@ def test_a_mutant_of_the_model_that_a_whole_proof_is_about_names_the_proof() -> 
     of_model = [mutant for mutant in Registry().mutants.values() if mutant.model == "PartitionLog"]
     assert of_model
     assert [mutant.name for mutant in of_model if mutant.proofs != ("append",)] == []
+
+
+def test_every_property_of_states_or_steps_is_violated_by_an_entry_or_follows_from_others() -> None:
+    """`make check` looks at named entries only. Refinements and liveness are weakened by `check conjuncts`."""
+    registry = Registry()
+    models = [
+        model for model in registry.models.values() if not (model.spec / "proofs" / f"{model.module}.tla").exists()
+    ]
+    violated = {(each.module, each.expect.violates) for each in (*models, *registry.mutants.values())}
+    violated |= {(model.module, name) for model in models for told in model.shipped.values() for name in told.violates}
+    follow = {tuple(operator.split("!")) for operator, _ in read_follows()}
+    checked = {
+        (model.module, name)
+        for model in models
+        for name in (*model.invariants, *(() if model.specification == "FairSpec" else model.properties))
+        if not name.startswith("Refines")
+    }
+    assert checked - violated - follow == set()
 
 
 def test_the_simulations_that_entries_name_exist() -> None:

@@ -1179,6 +1179,9 @@ def dynamic_and_static_members(group: GroupAt) -> None:
     group.beat("c", 0, InstanceId="i")
     group.beat("a", -1)
     group.beat("c", 3, InstanceId="i")
+    group.beat("c", -2, InstanceId="i")
+    group.beat("d", 0)
+    group.beat("e", 0, InstanceId="i")  # the group's epoch has risen meanwhile
 
 
 def a_member_with_a_pattern(group: GroupAt) -> None:

@@ -579,6 +579,20 @@ def test_a_member_that_joins_with_a_transaction_open_is_told_to_end_it(
     assert "the group rebalanced in between (event " in found(broker)
 
 
+def test_a_rebalance_between_the_batch_before_and_the_output_is_not_in_between(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.produce("out", "a")
+    join(app, "g")
+    app.produce("out", "b", "c")
+    app.send_offset(3)
+    app.end()
+    Application(broker, name="other").copy("b", 2)
+    said = found(broker)
+    assert "wrote the output of in-0 offset 1: " in said
+    assert "rebalanced" not in said
+
+
 def test_an_output_without_its_offset_comes_before_the_inputs_that_were_processed_twice(
     broker: InProcessBroker, app: Application
 ) -> None:

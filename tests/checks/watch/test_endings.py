@@ -26,3 +26,13 @@ def test_ends_of_this_round_are_kept_of_however_many_producers(monkeypatch: pyte
         endings.next_round()
         kept.append(list(endings.ends))
     assert kept == [[1, 2, 3], [2, 3]]
+
+
+def test_a_commit_without_data_tells_of_an_abort_by_hand_in_its_own_partition_only() -> None:
+    endings = Endings()
+    endings.add(7, 4, ControlType.COMMIT, PLACE, 0)
+    assert endings.add_by_hand(7, 4, PLACE, 2) is None
+    assert endings.add_without_data(7, 5, ("another", 0)) is None
+    told = endings.add_without_data(7, 5, PLACE)
+    assert told is not None
+    assert (told.decision, told.offset) == (ControlType.ABORT, 2)

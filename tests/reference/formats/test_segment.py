@@ -104,6 +104,8 @@ def test_a_last_batch_with_a_wrong_crc_is_damage_and_no_torn_tail() -> None:
     damaged = bytearray(FIVE)
     damaged[450] ^= 1
     assert found(damaged)[-2:] == [(300, 3), (400, 500, RegionKind.CORRUPT)]
+    damaged[416] = 3  # the magic number of no format, also in a header without anything after it
+    assert found(damaged[:461])[-1] == (400, 461, RegionKind.CORRUPT)
 
 
 def test_a_batch_inside_the_value_of_a_damaged_record_is_not_in_the_log() -> None:

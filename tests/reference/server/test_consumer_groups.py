@@ -374,6 +374,18 @@ def test_an_instance_that_leaves_for_a_while_gets_its_partitions_back_as_another
     assert beat(wire, "b", 2, InstanceId="j")["ErrorCode"] == E.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.parametrize("name", ["a", "c"])
+def test_an_instance_that_is_back_has_no_epoch_before(wire: Wire, name: str) -> None:
+    beat(wire, "a", 0, InstanceId="i")
+    beat(wire, "b", 0)
+    kept = parts(beat(wire, "a", 2, {0, 1, 2, 3}, InstanceId="i"))
+    assert beat(wire, "a", 2, kept, InstanceId="i")["MemberEpoch"] == 3
+    assert beat(wire, "a", 2, kept, InstanceId="i")["ErrorCode"] == E.NONE, "the answer before was lost"
+    beat(wire, "a", -2, InstanceId="i")
+    assert beat(wire, name, 0, InstanceId="i")["MemberEpoch"] == 3
+    assert beat(wire, name, 2, kept, InstanceId="i")["ErrorCode"] == E.FENCED_MEMBER_EPOCH
+
+
 @pytest.mark.parametrize(
     ("rules", "before_it_was_away"),
     [({}, E.STALE_MEMBER_EPOCH), ({"EpochAfterReturn": "ZeroAfterLeave"}, E.NONE)],  # as in Kafka 4.3
@@ -400,6 +412,7 @@ def test_an_instance_that_leaves_while_it_gives_partitions_up_may_be_away_as_lon
     beat(wire, "a", -2, InstanceId="i")
     wire.wait(6_000)
     assert beat(wire, "c", 0, InstanceId="i")["MemberEpoch"] == 3  # nobody has left or joined
+    assert beat(wire, "c", 2, set(), InstanceId="i")["ErrorCode"] == E.FENCED_MEMBER_EPOCH
 
 
 def test_an_instance_that_stays_away_is_removed_when_its_session_ends(wire: Wire) -> None:

@@ -174,8 +174,10 @@ def test_a_rebalance_waits_for_everybody_and_the_leader_assigns(wire: Wire) -> N
     second = named(wire)
     assert join(wire, second) is None
     assert beat(wire, first, 1) == E.REBALANCE_IN_PROGRESS
+    assert commit(wire, 5, first, 1) == E.NONE  # Kafka: ClassicGroup.validateOffsetCommit
     row = join(wire, first)
     assert row is not None
+    assert commit(wire, 6, first, 2) == E.REBALANCE_IN_PROGRESS
     assert {member["MemberId"] for member in row["Members"]} == {first, second}
     assert row["GenerationId"] == 2
     [follower] = wire.late

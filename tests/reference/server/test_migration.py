@@ -122,11 +122,14 @@ def test_a_group_without_a_generation_yet_becomes_a_consumer_group(make: Make) -
     wire = make(settings=Settings(group_initial_delay_ms=3_000))
     wire.topic(partitions=4)
     member = str(join(wire)["MemberId"])
+    assert join(wire)["ErrorCode"] == E.MEMBER_ID_REQUIRED  # this one never comes back
     row = {"GroupId": "g", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 30_000, "ProtocolType": "consumer"}
     protocols = [{"Name": "range", "Metadata": said([])}]
     assert wire.send("JoinGroup", 7, MemberId=member, Protocols=protocols, **row) is None
     assert beat(wire, "new", 0)["ErrorCode"] == E.NONE
     assert [late["ErrorCode"] for late in wire.late] == [E.REBALANCE_IN_PROGRESS]
+    wire.wait(10_000)
+    assert kind(wire)[0] == "consumer", "nobody waits for the member of the old group any more"
 
 
 @pytest.mark.parametrize("subscription", [{"SubscribedTopicRegex": "t.*"}, {"SubscribedTopicNames": []}], ids=str)

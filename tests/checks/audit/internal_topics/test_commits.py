@@ -118,6 +118,7 @@ FITS_TWICE = [
 @example([(KEY, V4[:-1] + b"\x01\x00\x01"), (KEY, V4[:-1] + b"\x02\x00\x00\x01\x00"), (KEY, V4 + b"\0"), (KEY, V4)])
 @example([(KEY, OffsetCommitValue(version=3, offset=7).encode()[:-1])])
 @example([(KEY, b"\0\5" + V4[2:]), (KEY, V4)])  # of a later version
+@example([(KEY + b"\0", V4), (KEY, V4)])
 def test_columns_are_what_the_readable_decoder_says(given_pairs: list[Pair]) -> None:
     assert rows(given_pairs) == [readable(pair) for pair in given_pairs]
 

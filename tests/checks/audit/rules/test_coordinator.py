@@ -222,6 +222,7 @@ def test_a_completion_after_that_of_the_other_decision_does_not_tell_when_the_ma
 def test_initproducerid_gives_another_producer_id_from_the_last_but_one_epoch_on() -> None:
     another = state(EMPTY, 0, pid=8)
     assert wrong_step(state(EMPTY, 32766), another) == ""
+    assert wrong_step(state(COMPLETE_ABORT, 32767), another) == "", "the last epoch was used to fence"
     assert wrong_step(state(EMPTY, 32765), another) == "another producer id, although 7 has epochs left"
 
 
