@@ -221,14 +221,16 @@ def commands_for(inputs: Inputs) -> str:
 
 def _directories_in(folders: Mapping[Path, Path]) -> dict[Path, list[LogDirectory]]:
     """The log directories in each of some folders; one without any may have files that tell what was meant."""
-    try:
-        return {folder: find_directories(folder) for folder in folders}
-    except NotALogDirectory as error:
-        for folder, given in folders.items():
+    there: dict[Path, list[LogDirectory]] = {}
+    for folder, given in folders.items():
+        try:
+            there[folder] = find_directories(folder)
+        except NotALogDirectory as error:
             for path in () if is_uri(str(folder)) or not folder.is_dir() else sorted(folder.iterdir()):
                 if found_out := seems(path):
                     raise UnusableInput(f"{error}; {given / path.name} seems to be {found_out}") from None
-        raise
+            raise
+    return there
 
 
 def links_in(

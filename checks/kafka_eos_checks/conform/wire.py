@@ -124,7 +124,8 @@ class Connection:
         row = self.ask("SaslHandshake", 1, {"Mechanism": security.mechanism}, _SASL_CODEC)
         if row["ErrorCode"]:
             offered = ", ".join(row["Mechanisms"])
-            raise NotAuthenticated(f"SASL {security.mechanism} is not offered, but {offered}")
+            instead = f"but {offered}" if offered else "nor any other mechanism: its listener has no SASL"
+            raise NotAuthenticated(f"SASL {security.mechanism} is not offered, {instead}")
 
         def exchange(data: bytes) -> bytes:
             answer = self.ask("SaslAuthenticate", 0, {"AuthBytes": data}, _SASL_CODEC)

@@ -163,6 +163,8 @@ class Cluster:
             try:
                 self._wire.connect()
                 return self._wire.ask(api, row)
+            except ConnectionClosed as error:  # with SASL, only ApiVersions is answered before a login
+                failures.append(f"{address}: {error}; it may want another security.protocol")
             except FAILURES as error:
                 failures.append(str(error))
         raise ClusterFailed("; ".join(failures))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafka_eos_checks.kit.outputs import check_output
 from kafka_eos_checks.kit.verdict import counted
 
 if TYPE_CHECKING:
@@ -141,6 +142,8 @@ def run(arguments: argparse.Namespace) -> int:
         tools=Tools(bootstrap=arguments.bootstrap, command_config=str(arguments.command_config or "")),
     )
     try:
+        if arguments.metrics is not None:
+            check_output(arguments.metrics)
         config = arguments.command_config
         properties = security.read_properties(config) if config else {}
         protection = security.security_of(properties, str(config))

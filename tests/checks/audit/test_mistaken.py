@@ -79,6 +79,19 @@ def test_the_audit_says_what_a_file_seems_to_be(
     assert f"{name} seems to be {said}" in error
 
 
+def test_files_of_a_folder_that_is_a_log_directory_are_not_taken_for_mistakes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data" / "t-0").mkdir(parents=True)
+    (tmp_path / "data" / "t-0" / f"{0:020d}.log").touch()
+    (tmp_path / "data" / "meta.properties").write_text("version=1\n", encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    assert main(["audit", str(tmp_path / "data"), str(tmp_path / "empty")]) == 2
+    error = capsys.readouterr().err
+    assert f"{tmp_path / 'empty'}: no partitions" in error
+    assert "meta.properties" not in error
+
+
 def test_what_lines_of_json_are_is_told_by_their_columns(tmp_path: Path) -> None:
     file = tmp_path / "lines.jsonl"
     report = report_row(1, 2, Report(rule="gap", topic="t", partition=0, evidence="sequence 5, expected 1"))

@@ -2,7 +2,7 @@
 
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Thread
@@ -242,14 +242,16 @@ def sasl(api: str, version: int, correlation: int, row: dict[str, Any]) -> bytes
     return framed(wire._SASL_CODEC.write_response(api, version, correlation, row))
 
 
-def logging_in(handshake: int = 0, authenticate: int = 0) -> tuple[Answer, list[tuple[int, int]]]:
+def logging_in(
+    handshake: int = 0, authenticate: int = 0, mechanisms: Sequence[str] = ("GSSAPI", "X")
+) -> tuple[Answer, list[tuple[int, int]]]:
     """A broker that answers a login with these codes, and what it is asked."""
     seen: list[tuple[int, int]] = []
 
     def answer(key: int, version: int, number: int) -> bytes:
         seen.append((key, version))
         if key == 17:
-            return sasl("SaslHandshake", version, number, {"ErrorCode": handshake, "Mechanisms": ["GSSAPI", "X"]})
+            return sasl("SaslHandshake", version, number, {"ErrorCode": handshake, "Mechanisms": list(mechanisms)})
         if key == 36:
             row = {"ErrorCode": authenticate, "ErrorMessage": "wrong password", "AuthBytes": b""}
             return sasl("SaslAuthenticate", version, number, row)
@@ -270,10 +272,14 @@ def test_a_client_logs_in_before_it_asks_anything() -> None:
 
 @pytest.mark.parametrize(
     ("codes", "said", "asked_for"),
-    [((33, 0), "SASL PLAIN is not offered, but GSSAPI, X", [17]), ((0, 58), "SASL: wrong password", [17, 36])],
+    [
+        ((33, 0), "SASL PLAIN is not offered, but GSSAPI, X$", [17]),
+        ((34, 0, ()), "SASL PLAIN is not offered, nor any other mechanism: its listener has no SASL$", [17]),
+        ((0, 58), "SASL: wrong password$", [17, 36]),
+    ],
 )
 def test_a_client_that_is_not_logged_in_asks_nothing_and_says_why(
-    codes: tuple[int, int], said: str, asked_for: list[int]
+    codes: Sequence[Any], said: str, asked_for: list[int]
 ) -> None:
     answer, seen = logging_in(*codes)
     with broker(answer) as address, pytest.raises(Unreachable, match=f"{address}: {said}"):

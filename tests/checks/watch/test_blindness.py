@@ -27,11 +27,11 @@ def resumed(written: Written, watcher: Watcher) -> Watcher:
 def test_a_partition_that_is_not_read_has_a_row_until_it_is_read_also_by_the_next_watcher(written: Written) -> None:
     watcher = written.watcher()
     assert look(watcher, NOW) == []
-    written.errors[PLACE] = ErrorCode.KAFKA_STORAGE_ERROR
+    written.errors[PLACE] = 29
     [row] = look(watcher, NOW + 1_000)
     assert row == {
         "number": 1, "id": f"not read/orders-0/{NOW + 1_000}", "seen_ms": NOW + 1_000, "rule": NOT_READ,
-        "kind": "not judged", "topic": "orders", "partition": 0, "evidence": "KAFKA_STORAGE_ERROR",
+        "kind": "not judged", "topic": "orders", "partition": 0, "evidence": "TOPIC_AUTHORIZATION_FAILED",
         "since_ms": NOW + 1_000, "since_clock": "watcher", "ends": "unknown",
     }  # fmt: skip
     assert look(watcher, NOW + 2_000) == []

@@ -185,6 +185,13 @@ def test_brokers_that_are_gone_are_passed_over_and_all_are_named_if_none_answers
         cluster.topics()
 
 
+def test_a_broker_that_ends_the_connection_is_named_with_what_it_may_want() -> None:
+    cluster = asked()
+    cluster._wire.failures = [ConnectionClosed("Metadata v12: the broker closed the connection")]  # type: ignore[attr-defined]
+    with pytest.raises(ClusterFailed, match=r"^127.0.0.1:9092: Metadata v12.*; it may want another security.protocol$"):
+        cluster.topics()
+
+
 def test_a_transaction_may_be_open_from_offset_0_on() -> None:
     known = [{"ProducerId": 10 + start, "CurrentTxnStartOffset": start} for start in (-1, 0, 5)]
     cluster = asked(DescribeProducers={"Topics": [{"Partitions": [{"ErrorCode": 0, "ActiveProducers": known}]}]})

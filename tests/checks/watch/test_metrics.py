@@ -42,6 +42,14 @@ def test_the_gauges_tell_what_is_open_what_is_not_seen_and_how_far_everything_is
     assert [each.name for each in tmp_path.iterdir()] == ["watch.prom"], "the new file was renamed"
 
 
+def test_a_file_that_cannot_be_written_is_refused_before_the_watch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "missing" / "watch.prom"
+    assert main(["watch", "--bootstrap", "localhost:9092", "--metrics", str(path)]) == 2
+    assert f"kafka-eos watch: {path} cannot be written: there is no folder" in capsys.readouterr().err
+
+
 def test_offsets_that_are_not_read_yet_are_counted(written: Written, tmp_path: Path) -> None:
     for sequence in range(5):
         written.logs[PLACE].data(7, 0, sequence)

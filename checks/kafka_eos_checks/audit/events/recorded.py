@@ -602,6 +602,8 @@ class _Columns:
             return
         self.facts.places[place_hash(named[0], named[1])] = named[0], named[1]
         number = output if isinstance(output, int) and abs(output) < _NUMBER else NOWHERE
+        if isinstance(output, str):
+            number = text_hash(output) & _NUMBER
         self.sent.append((row, place_hash(named[0], named[1]), named[2], number))
 
     def _asked(self, row: int, topic: str | None, group: str | None, detail: Any) -> None:

@@ -2,7 +2,7 @@
 
 An application is the set of processes whose ``Poll`` events have the same ``group``. An output names its input
 (``detail.input`` of its ``Send``: topic, partition, offset) or has the content of an input that its process has polled.
-``detail.output`` numbers the outputs of one input; without numbers each content is an output of its own. An output
+``detail.output`` numbers or names the outputs of one input; without it each content is an output of its own. An output
 *appears* if it is in a log and no marker hides it. An *attempt* is a transaction of a process (``detail.transaction``),
 or the process itself if it uses no transactions. An offset is *past* an input if it is greater than the input's offset.
 
@@ -96,13 +96,13 @@ class Processed:
     Attributes:
         given: whether a member of the group was given it.
         has_outputs: whether the input is known to have outputs; an application may ignore other inputs.
-        outputs: by the output's number, or by the output itself where it has none: the values that were sent, each with
-            the attempts that sent it.
+        outputs: by the output's number or name, or by the output itself where it has none: the values that were sent,
+            each with the attempts that sent it.
     """
 
     given: bool = False
     has_outputs: bool = False
-    outputs: dict[int | Output, dict[Output, list[Attempt]]] = field(default_factory=lambda: defaultdict(dict))
+    outputs: dict[int | str | Output, dict[Output, list[Attempt]]] = field(default_factory=lambda: defaultdict(dict))
 
     def attempts(self) -> set[Attempt]:
         """The attempts that sent any output of the input."""
@@ -145,8 +145,8 @@ def listen(run: Sequence[Event]) -> Told:
             source = _input(event) or last.get((event.process, value))
             if source is not None:
                 name, output = (groups[event.process], source[0]), (event.topic, value)
-                number = _number(event, "output")
-                sent = told.input(name, source[1]).outputs[output if number is None else number]
+                which = event.detail.get("output")
+                sent = told.input(name, source[1]).outputs[which if isinstance(which, int | str) else output]
                 sent.setdefault(output, []).append(attempt)
                 told.owners[output].add((name, source[1]))
         elif event.action in {"SendOffsetsToTransaction", "CommitOffsets"} and event.phase == "invoke":
@@ -157,8 +157,8 @@ def listen(run: Sequence[Event]) -> Told:
     return told
 
 
-def _number(event: Event, name: str = "transaction") -> int | None:
-    value = event.detail.get(name)
+def _number(event: Event) -> int | None:
+    value = event.detail.get("transaction")
     return value if isinstance(value, int) else None
 
 
@@ -371,9 +371,9 @@ class Input:
         group, (topic, partition) = self.name
         return f"{topic}-{partition} offset {self.offset} of group {quoted(group)}"
 
-    def _places(self, appearances: Appearances) -> dict[int | Output, dict[Output, list[Found]]] | None:
+    def _places(self, appearances: Appearances) -> dict[int | str | Output, dict[Output, list[Found]]] | None:
         """The places of each value, by output; None if they are unknown."""
-        places: dict[int | Output, dict[Output, list[Found]]] = {}
+        places: dict[int | str | Output, dict[Output, list[Found]]] = {}
         for number, values in self.processed.outputs.items():
             places[number] = {}
             for output in values:
@@ -383,7 +383,7 @@ class Input:
                 places[number][output] = found
         return places
 
-    def _repeated(self, places: dict[int | Output, dict[Output, list[Found]]]) -> Iterator[list[Found]]:
+    def _repeated(self, places: dict[int | str | Output, dict[Output, list[Found]]]) -> Iterator[list[Found]]:
         """The places of the first output that appears more than once, and was sent that often."""
         for number, values in places.items():
             sent = Counter({output: len(tried) for output, tried in self.processed.outputs[number].items()})
@@ -403,7 +403,7 @@ class Input:
 
     def _output_alone(
         self,
-        places: dict[int | Output, dict[Output, list[Found]]],
+        places: dict[int | str | Output, dict[Output, list[Found]]],
         covering: Past | None,
         appearances: Appearances,
         figures: dict[str, Figures],

@@ -36,7 +36,7 @@ KIP:   KIP-98, KIP-101, KIP-360
 Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), UnifiedLog.truncateTo
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain, groupby, pairwise
@@ -482,11 +482,14 @@ def last_batches(headers: Headers, offsets: Sequence[int], ends: Ints | None = N
         ends: some of the batches, by producer id and in log order within one. After each other batch with a producer id
             comes one of the same producer, which also has data.
     """
-    begins = np.maximum.accumulate(headers.column("base_offset"))
-    cuts = [0, *np.searchsorted(begins, np.array(offsets, np.int64)).tolist()]
-    control = is_set(headers, CONTROL_MASK)
     found = [np.zeros(0, LAST)]
-    for interval, (low, high) in enumerate(pairwise(cuts)):
+    if not len(headers):
+        return found[0]
+    begins = np.maximum.accumulate(headers.column("base_offset"))
+    first, end = (bisect_right(offsets, int(begin)) for begin in begins[[0, -1]])  # a log may have thousands of others
+    cuts = [0, *np.searchsorted(begins, np.array(offsets[first : end + 1], np.int64)).tolist()]
+    control = is_set(headers, CONTROL_MASK)
+    for interval, (low, high) in enumerate(pairwise(cuts), first):
         if ends is not None and (low, high) == (0, len(headers)):
             order = ends
         else:

@@ -334,7 +334,7 @@ def _or_null(value: str | None) -> str:
 def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
     """Find records that a reader of committed data was given before their application asked for the commit."""
     senders: dict[tuple[str | None, str], set[_Ended | None]] = defaultdict(set)
-    asked: set[_Ended | None] = {None}
+    asked: set[_Ended | None] = set()
     aborted = told_aborted(run)
     told: set[tuple[str, _Ended | None]] = set()
     for event in run:
@@ -347,6 +347,8 @@ def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> 
             if reading.action != "Poll" or not own:
                 continue
             count(figures, "checked")
+            if None in own:  # outside of transactions nobody has to ask
+                continue
             if event.order is None:
                 count(figures, UNKNOWN)
                 continue

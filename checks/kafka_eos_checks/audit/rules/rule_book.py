@@ -42,6 +42,10 @@ _LOGS = Reason(
     "the logs, offsets or markers that this depends on are not given, have holes or damage, or are of a moment before "
     "the history ends (--snapshot says that the brokers stood still)",
 )
+_OUTPUTS = Reason(
+    "logs-missing",
+    f"the history has no Send of an output of them, as of inputs that the application drops, or {_LOGS.words}",
+)
 _STATES = Reason(
     "compacted",
     "the states before them are not in the log: it was compacted or is damaged; give a copy from before that",
@@ -189,6 +193,9 @@ def dump_of(finding: Finding, place: Place) -> str:
 def _filled(template: str, finding: Finding, place: Place) -> str:
     names = ("topic", "partition", "offset", "file", "producer_id", "producer_epoch", "base_sequence")
     fields = {name: getattr(finding, name) for name in names}
+    if finding.file.endswith(".parquet"):  # Kafka's tool reads the segment of which the table of headers was made
+        place = place._replace(directory="LOG_DIR/", unpack="")
+        fields["file"] = f"{finding.file.partition('.')[0]}.log"
     around = _AROUND.format(position=finding.position) if finding.position is not None else ""
     return template.format(**fields, **place._asdict(), around=around, writer=_writer_of(finding))
 
@@ -630,7 +637,7 @@ _RULES: Mapping[str, Rule] = {
         means="A reader of committed data was given a record before it was committed.",
         ends=_NEVER,
         then=_EXPLAIN,
-        missing=_LOGS,
+        missing=Reason("history", "no `order` tells whether their application had asked for the commit before"),
     ),
     readers.POLL_SKIP: Rule(
         subject="checked",
@@ -680,7 +687,7 @@ _RULES: Mapping[str, Rule] = {
         in_test="after an abort, seek back to the first offset of the aborted transaction before the next poll; send "
         "only offsets whose outputs were sent in the same transaction. If the application drops this input on purpose, "
         "let identity= return None for it",
-        missing=_LOGS,
+        missing=_OUTPUTS,
         cases=(
             Case(
                 applications.NEVER_WRITTEN,
@@ -708,7 +715,7 @@ _RULES: Mapping[str, Rule] = {
         ends=_NOT_GIVEN_AGAIN,
         then=f"commit offsets in the transaction of the outputs, not by consumer.commit() or enable.auto.commit; "
         f"{_SENT_TOGETHER}",
-        missing=_LOGS,
+        missing=_OUTPUTS,
         cases=(
             Case(
                 applications.IN_SOME_TOPICS,

@@ -231,7 +231,7 @@ def test_inputs_without_a_committed_offset_are_not_found_skipped(tmp_path: Path)
     assert judged(without(simulated, logs=own, events=events), tmp_path)[0] == []
 
 
-def test_outputs_without_numbers_are_told_apart_by_their_content(tmp_path: Path) -> None:
+def test_outputs_are_told_apart_by_their_number_or_name_and_without_one_by_their_content(tmp_path: Path) -> None:
     simulated = simulate_application(RIGHT, REGISTRY)
     first = told(simulated.events, "Send")[0].detail
     merged = [
@@ -239,11 +239,13 @@ def test_outputs_without_numbers_are_told_apart_by_their_content(tmp_path: Path)
         for event in simulated.events
     ]
     assert TWICE not in {finding.rule for finding in judged(without(simulated, events=merged), tmp_path / "plain")[0]}
-    numbered = [
-        replace(event, detail=event.detail | {"output": 0}) if event.action == "Send" else event for event in merged
-    ]
-    found = judged(without(simulated, events=numbered), tmp_path / "numbered")[0]
-    assert TWICE in {finding.rule for finding in found}
+    for name in (0, "debit"):
+        numbered = [
+            replace(event, detail=event.detail | {"output": name}) if event.action == "Send" else event
+            for event in merged
+        ]
+        found = judged(without(simulated, events=numbered), tmp_path / str(name))[0]
+        assert TWICE in {finding.rule for finding in found}
 
 
 def test_an_output_may_name_its_input_by_having_its_content() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from kafka_eos.formats.record_batch import ControlRecord, ControlType, Record, build_batch, build_control_batch
 from kafka_eos.formats.segment import (
@@ -23,6 +24,7 @@ from kafka_eos.formats.segment import (
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.logs import beside as kernel
 from kafka_eos_checks.audit.oracle.synthetic import data_batch, write_segment
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.rules import beside
@@ -39,6 +41,7 @@ from kafka_eos_checks.audit.rules.beside import (
 from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.audit.rules.transactions.partitions import read_transactions
 from kafka_eos_checks.audit.segments import headers
+from kafka_eos_checks.audit.segments.order import stable_order
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
 from kafka_eos_checks.kit.verdict import Standing
@@ -582,6 +585,27 @@ def test_a_snapshot_whose_producers_several_tasks_judge_is_counted_once(buckets:
     result = both_forms(tmp_path, buckets)
     assert result.findings == []
     assert (result.figures[SNAPSHOT]["snapshots"], result.figures[SNAPSHOT]["entries"]) == (1, len(entries))
+
+
+def test_a_chunk_costs_nothing_for_the_snapshots_of_a_logs_other_segments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segments = 20
+    for offset in range(segments):
+        own = data_batch(Batch(offset, offset, offset, PID, 0, offset, 0, unsequenced=False))
+        write_segment(tmp_path / "t-0" / f"{offset:020d}.log", [own.encode()])
+        write_snapshot(tmp_path / "t-0" / f"{offset:020d}.snapshot", [])
+    sorted_ids: list[int] = []
+
+    def counted(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        sorted_ids.append(len(ids))
+        return stable_order(ids)
+
+    for module in (beside, kernel):
+        monkeypatch.setattr(module, "stable_order", counted)
+    audit = run([tmp_path])
+    assert next(v for v in audit.verdicts if v.name == SNAPSHOT).figures["snapshots"] == segments
+    assert len(sorted_ids) < 5 * segments
 
 
 @pytest.mark.parametrize("buckets", [1, 5])

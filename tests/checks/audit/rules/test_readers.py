@@ -295,6 +295,16 @@ def test_a_record_that_is_not_in_the_log_is_unknown(tmp_path: Path) -> None:
     assert judged([poll(9, "z")], log)[1][ABORTED_DELIVERED] == 1
 
 
+@pytest.mark.parametrize(("sent_in", "unknown"), [({}, 0), ({"transaction": 1}, 1)])
+def test_a_poll_without_an_order_is_unknown_only_if_its_record_is_of_a_transaction(
+    sent_in: dict[str, int], unknown: int, tmp_path: Path
+) -> None:
+    log = log_of(tmp_path, "a", COMMIT)
+    result = join([event("Send", "invoke", value="a", **sent_in), poll(0, "a")], [log])
+    assert result.figures[PRECOMMITTED] == {"checked": 1, "unknown": unknown}
+    assert result.findings == []
+
+
 def test_the_last_stable_offset_goes_back_only_with_another_leader(tmp_path: Path) -> None:
     log = log_of(tmp_path, "a", COMMIT, "b", COMMIT)
     assert found([end(2), end(2), end(4)], log) == [(POLL_SKIP, 2)]

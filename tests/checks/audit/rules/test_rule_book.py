@@ -109,6 +109,12 @@ def test_of_a_segment_only_the_lines_around_the_batch_are_shown(rule: str) -> No
     assert then == "next: kafka-dump-log --deep-iteration --files orders-3/0.log | grep -C 20 ' position: 4711 '"
 
 
+def test_the_command_on_a_table_of_headers_names_the_segment_of_its_broker() -> None:
+    finding = Finding(rule=GAP, topic="orders", partition=3, offset=57, file=f"{0:020d}.headers.parquet", position=6)
+    [then] = [line for line in rule_of(GAP).advice(finding, Place(directory="headers/")) if line.startswith("next")]
+    assert f"--files LOG_DIR/orders-3/{0:020d}.log | grep -C 20 ' position: 6 '" in then
+
+
 def test_of_a_segment_that_cannot_be_read_all_lines_are_shown() -> None:
     finding = Finding(rule=READABLE, topic="orders", partition=3, file="0.log", position=4711)
     assert rule_of(READABLE).advice(finding)[3].endswith("kafka-dump-log --deep-iteration --files orders-3/0.log")

@@ -1,5 +1,6 @@
 """Tables of headers are judged as the segments are that they were made of, and damage in them hides nothing else."""
 
+import errno
 import shutil
 import subprocess
 import sys
@@ -275,6 +276,20 @@ def test_existing_tables_are_kept_and_those_of_grown_segments_are_written_again(
         in capsys.readouterr().out
     )
     assert not list(out.rglob("*.part"))
+
+
+def test_a_full_disk_is_told_with_the_folder_and_the_call_can_be_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    data, out = faulty(tmp_path, 2), tmp_path / "tables"
+    with monkeypatch.context() as patched:
+        patched.setattr(header_tables, "write_table", full)
+        assert headers_of(data, "--out", out) == 2
+    assert f"kafka-eos headers: {out} cannot be written: No space left on device; " in capsys.readouterr().err
+    assert headers_of(data, "--out", out) == 0
 
 
 def test_tables_follow_their_segments_also_if_these_change_in_place_or_are_gone(

@@ -332,6 +332,7 @@ class _Keys:
         """The numbers of proved subjects, by the names of figures."""
         proved = ~suspect[self.key]
         acknowledged, judged = self._acknowledged & proved, self._judged() & proved
+        unordered = judged & (self.events["order"] == NOWHERE) & (self._sender[self.key] != 0)
         with_value = self.tells & (self.events["flags"] & TELLS != 0) & ~at_spot
         return {
             "lost": int(acknowledged.sum()),
@@ -339,7 +340,7 @@ class _Keys:
             "duplicate": int(((self._sends > 0) & ~suspect).sum()),
             "inconsistent": int(with_value.sum()),
             "precommitted": int(judged.sum()),
-            "precommitted unknown": int((judged & (self.events["order"] == NOWHERE)).sum()),
+            "precommitted unknown": int(unordered.sum()),
             "delivered": int((self.reading & proved).sum()),
         }
 

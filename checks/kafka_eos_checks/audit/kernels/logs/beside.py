@@ -259,7 +259,7 @@ def _latest(parts: Sequence[Last]) -> Last:
 def _outer(steps: Steps, offsets: Sequence[int]) -> Ints:
     """The rows of all steps, ascending, except of those between two markers of one producer and interval."""
     interval, pids = _intervals(steps["offset"], offsets), np.ascontiguousarray(steps["producer_id"])
-    cuts = np.searchsorted(interval, np.arange(len(offsets) + 2)).tolist()  # steps are in order of offset
+    cuts = [0, *(np.flatnonzero(np.diff(interval)) + 1).tolist(), len(steps)]  # steps are in order of offset
     rows = np.concatenate([low + stable_order(pids[low:high]) for low, high in pairwise(cuts)])
     pids, intervals, is_marker = pids[rows], interval[rows], steps["is_marker"][rows]
     begins = np.ones(len(rows), np.bool_)
