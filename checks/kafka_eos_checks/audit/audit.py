@@ -66,7 +66,7 @@ from kafka_eos_checks.audit.rules.epochs import LEADER_EPOCHS, EpochAudit, Led, 
 from kafka_eos_checks.audit.rules.histories import BY_VALUE, HISTORY_RULES, NO_VALUES
 from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, OUTSIDE, Reason, Reasons, Subject, Unjudged
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
-from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, dump_of, rule_of
+from kafka_eos_checks.audit.rules.rule_book import LOADED_IN_PART, READABLE, Place, dump_of, rule_of
 from kafka_eos_checks.audit.rules.transactions.names import (
     FENCED,
     NO_BIT,
@@ -803,9 +803,9 @@ def _readable(
     regions: list[str] = []
     old = 0
     for audit in audits:
-        regions += [f"{audit.log}/{file} {_in_words(region)}" for file, region in audit.undecoded]
+        regions += [f"{audit.log}/{file} {_in_words(audit.log, region)}" for file, region in audit.undecoded]
         for file, region in audit.damage:
-            words = f"{audit.log}/{file} {_in_words(region)}"
+            words = f"{audit.log}/{file} {_in_words(audit.log, region)}"
             is_old = region.kind is RegionKind.OLD_FORMAT
             old += (region.end - region.position) * is_old
             if _is_corrupt(audit, file, region):
@@ -864,7 +864,7 @@ def _unreadable(
     for audit in audits:
         for file, region in (*audit.damage, *audit.undecoded):
             if _is_corrupt(audit, file, region):
-                yield replace(found(audit.log, file, _in_words(region)), position=region.position)
+                yield replace(found(audit.log, file, _in_words(audit.log, region)), position=region.position)
     for each in incomplete:
         kind = Kind.VIOLATION if each.is_certain else Kind.NOT_JUDGED
         yield replace(found(each.log, each.file, each.in_words()), offset=each.offset, kind=kind.value)
@@ -891,8 +891,10 @@ def _is_corrupt(audit: LogAudit, file: str, region: CorruptRegion) -> bool:
     return region.kind is RegionKind.CORRUPT or not (is_last or region.kind is RegionKind.OLD_FORMAT)
 
 
-def _in_words(region: CorruptRegion) -> str:
-    return f"bytes {region.position}-{region.end}: {region.kind}: {region.reason}"
+def _in_words(log: PartitionLog, region: CorruptRegion) -> str:
+    loaded = log.topic == COORDINATOR_TOPIC and region.kind is RegionKind.CORRUPT
+    words = f"bytes {region.position}-{region.end}: {region.kind}: {region.reason}"
+    return f"{words}; {LOADED_IN_PART}" if loaded else words
 
 
 def transaction_verdicts(

@@ -58,6 +58,10 @@ class MalformedTransactionRecord(MalformedRecord):
     """Bytes that are no key or value of ``__transaction_state``; raised only by the codec."""
 
 
+class UnknownVersion(MalformedTransactionRecord):
+    """A key or a value of a version that is not known."""
+
+
 class TransactionState(IntEnum):
     """The state of a transactional id.
 
@@ -236,7 +240,7 @@ def decode_key(data: bytes) -> TransactionLogKey:
     """
     reader = _Reader(data, flexible=False)
     if (version := reader.integer(">h")) != KEY_VERSION:
-        raise MalformedTransactionRecord(0, f"key version {version}, where only {KEY_VERSION} is known")
+        raise UnknownVersion(0, f"key version {version}, where only {KEY_VERSION} is known")
     key = TransactionLogKey(transactional_id=reader.string())
     reader.end()
     return key
@@ -252,7 +256,7 @@ def decode_value(data: bytes | None) -> TransactionLogValue | None:
         return None
     reader = _Reader(data, flexible=False)
     if not 0 <= (version := reader.integer(">h")) <= NEWEST_VERSION:
-        raise MalformedTransactionRecord(0, f"value version {version}, where 0 to {NEWEST_VERSION} are known")
+        raise UnknownVersion(0, f"value version {version}, where 0 to {NEWEST_VERSION} are known")
     reader.flexible = version >= FIRST_FLEXIBLE_VERSION
     producer_id, producer_epoch, timeout = reader.integer(">q"), reader.integer(">h"), reader.integer(">i")
     if (status := reader.integer(">b")) not in _STATE_IDS:

@@ -139,8 +139,9 @@ def test_zeroes_before_a_batch_of_the_last_segment_are_a_violation(topic: str, t
     begin, end = (batches[number].position for number in (20, 21))
     data = path.read_bytes()
     path.write_bytes(data[:begin] + bytes(end - begin) + data[end:])
-    found = [(each.rule, each.position) for each in run([tmp_path]).findings if each.rule == "readable"]
-    assert found == [("readable", begin)]
+    readable = [each for each in run([tmp_path]).findings if each.rule == "readable"]
+    found = [each.position for each in readable if "the record of offset" not in each.evidence]  # none is a state
+    assert found == [begin]
 
 
 def test_a_corrupt_region_is_a_finding_and_its_next_command_names_the_broker_s_file(tmp_path: Path) -> None:

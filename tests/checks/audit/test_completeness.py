@@ -34,7 +34,7 @@ from kafka_eos_checks.audit.moments import (
     Source,
 )
 from kafka_eos_checks.audit.rules.beside import REPLICAS
-from kafka_eos_checks.audit.rules.rule_book import READABLE, rule_of
+from kafka_eos_checks.audit.rules.rule_book import LOADED_IN_PART, READABLE, rule_of
 from kafka_eos_checks.audit.rules.transactions.names import FENCED, HANGING, NO_TRANSACTION
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.cli.command import main
@@ -822,6 +822,28 @@ def test_a_batch_that_says_it_is_compressed_and_is_not_is_damage_where_records_a
     [finding] = [each for each in result.findings if each.rule == READABLE]
     assert (finding.file, finding.position) == (segment.name, batch.position)
     assert topic != "generated" or not violated(run([cluster])), "without a history nobody reads its records"
+
+
+@pytest.mark.parametrize(("byte", "is_told"), [(16, True), (1, False)], ids=["a state", "a later version"])
+def test_a_record_that_no_coordinator_can_read_is_damage_unless_its_version_is_not_known(
+    byte: int, is_told: bool, cluster: Path
+) -> None:
+    segment = segments(cluster, f"{TOPIC}-0")[0]
+    batch = next(item for item in read_segment(segment) if isinstance(item, StoredBatch) and item.position)
+    value = batch.batch.records()[-1].value
+    assert value
+    data = bytearray(segment.read_bytes())
+    data[data.index(value, batch.position) + byte] = 99
+    end = batch.position + batch.batch.size
+    data[batch.position + 17 : batch.position + 21] = google_crc32c.value(
+        bytes(data[batch.position + 21 : end])
+    ).to_bytes(4, "big")
+    segment.write_bytes(data)
+    findings = [each for each in run([cluster]).findings if each.rule == READABLE]
+    assert [(each.file, each.position) for each in findings] == [(segment.name, batch.position)] * is_told
+    for each in findings:
+        assert f"transaction status 99 does not exist; {LOADED_IN_PART}" in each.evidence
+        assert "half-loaded-coordinator" in rule_of(READABLE).advice(each)[0]
 
 
 # --- links in the place of logs --------------------------------------------------------------------------------------

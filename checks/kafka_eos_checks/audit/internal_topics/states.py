@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_eos.formats.segment import RegionKind
+from kafka_eos.formats.segment import CorruptRegion, RegionKind
 from kafka_eos.formats.transaction_log import (
     KEY_VERSION,
     NEWEST_VERSION,
@@ -24,13 +24,14 @@ from kafka_eos.formats.transaction_log import (
     TopicPartitions,
     TransactionLogValue,
     TransactionState,
+    UnknownVersion,
     decode_key,
     decode_value,
 )
 from kafka_eos_checks.audit.internal_topics.chunks import Chunk, placed
 from kafka_eos_checks.audit.segments.headers import Block, Bytes, Ints, Narrow, read_blocks, read_index
 from kafka_eos_checks.audit.segments.order import stable_order
-from kafka_eos_checks.audit.segments.records import Records, decode_block
+from kafka_eos_checks.audit.segments.records import Records, decode_block, region_of
 from kafka_eos_checks.audit.segments.splits import Split
 from kafka_eos_checks.audit.segments.strings import are_ascii, intern, strings, texts
 
@@ -236,7 +237,7 @@ class StateChunk(Chunk):
     """A chunk of a log of ``__transaction_state``.
 
     Attributes:
-        unreadable: records whose key or value is of no known version.
+        unreadable: records whose key or value is malformed, or of no known version.
         damaged_at: where the first unreadable region begins that may have had states, in bytes; -1 for none.
         stamped_ms: the last timestamp of a coordinator; -1 for none.
         led: the leader epoch of the last record, and the time of the first record with this epoch; -1 for none.
@@ -274,6 +275,8 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> StateChunk:
     stamped = headers.column("max_timestamp")[records.batch]
     states = States(**places, offset=records.offset, stamped_ms=stamped, **columns, **found)
     unreadable = len(records) - int(np.count_nonzero(readable))
+    if unreadable:
+        facts["undecoded"] += tuple(_broken(block, records, np.flatnonzero(~readable)))
     return StateChunk(
         **facts,
         unreadable=unreadable,
@@ -282,6 +285,20 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> StateChunk:
         led=_led(headers.column("leader_epoch")[records.batch], stamped),
         states=states.take(readable) if unreadable else states,
     )
+
+
+def _broken(block: Block, records: Records, rows: Ints) -> Iterator[CorruptRegion]:
+    """The batches of records that are malformed, unless by an unknown version, which a coordinator passes over."""
+    keys, values = list(records.keys()), list(records.values())
+    for row in rows.tolist():
+        try:
+            decode_key(keys[row] or b"")
+            decode_value(values[row])
+        except UnknownVersion:
+            continue
+        except MalformedTransactionRecord as error:
+            reason = f"the record of offset {records.offset[row]}: {error}"
+            yield region_of(block.headers, int(records.batch[row]), reason)
 
 
 def _led(epoch: Ints, stamped: Ints) -> tuple[int, int]:

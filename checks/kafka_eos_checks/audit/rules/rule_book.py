@@ -29,6 +29,7 @@ from kafka_eos_checks.audit.rules.transactions import names as t
 from kafka_eos_checks.kit.verdict import Verdict
 
 READABLE = "readable"
+LOADED_IN_PART = "a coordinator that loads it may know nothing that comes after"
 _FILE = "--files {directory}{topic}-{partition}/{file}"
 _DUMP_ALL = f"{{unpack}}kafka-dump-log --deep-iteration {_FILE}"
 _DUMP = f"{_DUMP_ALL}{{around}}"
@@ -243,6 +244,18 @@ _RULES: Mapping[str, Rule] = {
         ends="no; another replica may have the bytes",
         then="compare with another replica; " + _DUMP_ALL,
         cases=(
+            Case(
+                LOADED_IN_PART,
+                "compare with another replica; "
+                + _DUMP_ALL
+                + "; look for 'Error loading transactions from transaction "
+                "log {topic}-{partition}' in the logs of the brokers that have led it since",
+                "if it was loaded so: stop the producers of its transactional ids. If another replica is whole, stop "
+                "{broker}, move its folder of the partition away and start it: it copies the partition from the leader",
+                means="A coordinator that loads the partition goes on with the states before these bytes "
+                "(`kafka-eos ledger findings half-loaded-coordinator`): later transactional ids are unknown to it, "
+                "their open transactions never end, and a fenced producer may commit.",
+            ),
             Case(
                 NO_TOPIC_ID,
                 f"{_COMPARE} is: do not move it away, because a broker takes a folder without it for a stray one, "

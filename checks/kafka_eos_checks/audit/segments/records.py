@@ -142,7 +142,7 @@ def _sections(block: Block, headers: Headers) -> tuple[bytes, Ints, Ints, list[C
         try:
             section = decompress(CompressionType(int(codec[i])), block.data[start[i] : end[i]].tobytes())
         except MalformedBatch as error:
-            damage.append(_region(headers, i, error.reason))
+            damage.append(region_of(headers, i, error.reason))
             end[i] = -1
             continue
         parts.append(section)
@@ -156,11 +156,13 @@ def _malformed(headers: Headers, batch: int, section: bytes) -> CorruptRegion:
     try:
         decode_records(section, int(headers.fields["record_count"][batch]))
     except MalformedBatch as error:
-        return _region(headers, batch, f"at byte {error.position} of its records: {error.reason}")
-    return _region(headers, batch, "the readable decoder reads its records: please report this as a fault of the audit")
+        return region_of(headers, batch, f"at byte {error.position} of its records: {error.reason}")
+    reason = "the readable decoder reads its records: please report this as a fault of the audit"
+    return region_of(headers, batch, reason)
 
 
-def _region(headers: Headers, batch: int, reason: str) -> CorruptRegion:
+def region_of(headers: Headers, batch: int, reason: str) -> CorruptRegion:
+    """The region of a batch that cannot be decoded."""
     position = int(headers.positions[batch])
     end = position + LOG_OVERHEAD_BYTES + int(headers.fields["batch_length"][batch])
     return CorruptRegion(position=position, end=end, kind=RegionKind.CORRUPT, reason=reason)

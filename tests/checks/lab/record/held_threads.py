@@ -77,26 +77,41 @@ def once_it_is_there(ask_it: Callable[[], Message]) -> Message:
 
 
 class Client:
-    """A client that sends raw requests of transaction version 1."""
+    """A client that sends raw requests of transaction version 1.
 
-    def __init__(self, coordinator: Broker, leader: Broker) -> None:
-        self.coordinator, self.leader = coordinator, leader
+    Args:
+        coordinator: the broker that has its transactional id.
+        leader: the broker that leads partition 0 of its topic.
+        transactional_id: its transactional id.
+        topic: the only topic that it writes to.
+    """
+
+    def __init__(
+        self, coordinator: Broker, leader: Broker, transactional_id: str = TRANSACTIONAL_ID, topic: str = TOPIC
+    ) -> None:
+        self.coordinator, self.leader, self.transactional_id, self.topic = coordinator, leader, transactional_id, topic
         answer = once_it_is_there(self.init_producer_id)
         self.producer_id, self.epoch, self.sent = answer["ProducerId"], answer["ProducerEpoch"], 0
 
     def init_producer_id(self) -> Message:
         """The answer to a new instance's request."""
-        row = {"TransactionalId": TRANSACTIONAL_ID, "TransactionTimeoutMs": 600_000}
+        row = {"TransactionalId": self.transactional_id, "TransactionTimeoutMs": 600_000}
         return ask(self.coordinator.port, "InitProducerId", 4, row | {"ProducerId": -1, "ProducerEpoch": -1}, SECONDS)
+
+    def _itself(self) -> Message:
+        return {"TransactionalId": self.transactional_id, "ProducerId": self.producer_id, "ProducerEpoch": self.epoch}
 
     def add_partition(self) -> None:
         """Make the partition one of the transaction's."""
-        row = {"TransactionalId": TRANSACTIONAL_ID, "ProducerId": self.producer_id, "ProducerEpoch": self.epoch}
-        row |= {"Topics": [{"Name": TOPIC, "Partitions": [0]}]}
+        assert self.error_of_add() == ErrorCode.NONE
+
+    def error_of_add(self) -> int:
+        """The answer to the request that makes the partition one of the transaction's."""
+        row = self._itself() | {"Topics": [{"Name": self.topic, "Partitions": [0]}]}
         row = {f"V3AndBelow{name}": value for name, value in row.items()}
         added = ask(self.coordinator.port, "AddPartitionsToTxn", 3, row, SECONDS)
         [[part]] = [topic["ResultsByPartition"] for topic in added["ResultsByTopicV3AndBelow"]]
-        assert part["PartitionErrorCode"] == ErrorCode.NONE
+        return int(part["PartitionErrorCode"])
 
     def produce(self) -> None:
         """Send the next batch, of one record."""
@@ -108,29 +123,32 @@ class Client:
             is_transactional=True,
         )
         self.sent += 1
-        data = [{"Name": TOPIC, "PartitionData": [{"Index": 0, "Records": batch.encode()}]}]
-        row = {"TransactionalId": TRANSACTIONAL_ID, "Acks": -1, "TimeoutMs": 5_000, "TopicData": data}
+        data = [{"Name": self.topic, "PartitionData": [{"Index": 0, "Records": batch.encode()}]}]
+        row = {"TransactionalId": self.transactional_id, "Acks": -1, "TimeoutMs": 5_000, "TopicData": data}
         answer = ask(self.leader.port, "Produce", 9, row, SECONDS)
         [[part]] = [topic["PartitionResponses"] for topic in answer["Responses"]]
         assert part["ErrorCode"] == ErrorCode.NONE
 
     def abort(self) -> None:
         """Abort the transaction, and wait until its markers are written."""
-        row = {"TransactionalId": TRANSACTIONAL_ID, "ProducerId": self.producer_id, "ProducerEpoch": self.epoch}
-        once_it_is_there(lambda: ask(self.coordinator.port, "EndTxn", 3, row | {"Committed": False}, SECONDS))
+        once_it_is_there(lambda: self.end(committed=False))
         wait_until(lambda: self.state() == "CompleteAbort")
+
+    def end(self, *, committed: bool) -> Message:
+        """The answer to the end of the transaction."""
+        return ask(self.coordinator.port, "EndTxn", 3, self._itself() | {"Committed": committed}, SECONDS)
 
     def state(self) -> str:
         """The transaction's state, as the coordinator describes it."""
-        answer = ask(
-            self.coordinator.port, "DescribeTransactions", 0, {"TransactionalIds": [TRANSACTIONAL_ID]}, SECONDS
-        )
+        row = {"TransactionalIds": [self.transactional_id]}
+        answer = ask(self.coordinator.port, "DescribeTransactions", 0, row, SECONDS)
         [row] = answer["TransactionStates"]
         return str(row["TransactionState"])
 
     def end_for(self, isolation_level: int) -> int:
         """The partition's end for readers: 0 read_uncommitted, 1 read_committed."""
         part = {"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": LATEST}
-        row = {"ReplicaId": -1, "IsolationLevel": isolation_level, "Topics": [{"Name": TOPIC, "Partitions": [part]}]}
+        row = {"ReplicaId": -1, "IsolationLevel": isolation_level}
+        row |= {"Topics": [{"Name": self.topic, "Partitions": [part]}]}
         [[part]] = [topic["Partitions"] for topic in ask(self.leader.port, "ListOffsets", 5, row, SECONDS)["Topics"]]
         return int(part["Offset"])
