@@ -32,7 +32,15 @@ from kafka_eos.machines.mirror import Mirror
 from kafka_eos.machines.producer_ids import ProducerIds
 from kafka_eos.machines.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Limits, Log, Producers, ProducerState
 from kafka_eos.machines.read_committed import AbortedTransaction, IndexedTransaction, ReadCommitted
-from kafka_eos.machines.share_partition import ACQUIRED, ARCHIVED, AVAILABLE, LogBatch, Record, SharePartition
+from kafka_eos.machines.share_partition import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    LogBatch,
+    Record,
+    SharePartition,
+)
 from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos.machines.stateful_processor import Change, StatefulProcessor, Store, StoreProcess
 from kafka_eos.machines.transaction_coordinator import Appending, Rules, TransactionCoordinator, TransactionMetadata
@@ -1272,6 +1280,16 @@ def noted_by_removal(state: ExternalSink, rows: int) -> int:
     return 0
 
 
+def effect_of_former(state: ExternalSink, value: int) -> tuple[int, ...]:
+    """For ``effects_after``: the effect is that of the input before it."""
+    return (*state.effects, value - 1)
+
+
+def effect_of_next(state: ExternalSink, value: int) -> tuple[int, ...]:
+    """For ``effects_after``: the effect is that of the input after it."""
+    return (*state.effects, value + 1)
+
+
 # --- rules of Mirror ----------------------------------------------------------------------------------------------
 
 
@@ -2278,3 +2296,19 @@ def never_looks_back(state: SharePartition) -> frozenset[int]:
     """For ``fetchable``: the next fetch begins after all records that were ever acquired."""
     later = (offset for offset in state.constants.offsets if offset >= state.start_offset)
     return frozenset(offset for offset in later if state.cached_state[offset].delivery_count == 0)
+
+
+def acquires_acknowledged(state: SharePartition, offset: int) -> bool:
+    """For ``may_acquire``: a fetch acquires records that were accepted."""
+    return state.cached_state[offset].state in {AVAILABLE, ACKNOWLEDGED}
+
+
+def acquires_archived(state: SharePartition, offset: int) -> bool:
+    """For ``may_acquire``: a fetch acquires records that are archived."""
+    return state.cached_state[offset].state in {AVAILABLE, ARCHIVED}
+
+
+def passes_first_record(state: SharePartition, records: Mapping[int, Record]) -> int:
+    """For ``start_offset_after``: the start offset does not wait for the first record of the group."""
+    first = max(state.start_offset, state.constants.first_offset + 1)
+    return SharePartition.start_offset_after(replace(state, start_offset=first), records)
