@@ -224,6 +224,11 @@ def no_fencing(log: Log, producer: ProducerState, batch: Batch) -> bool:
     return False
 
 
+def present_epoch_is_fenced(log: Log, producer: ProducerState, batch: Batch) -> bool:
+    """For ``is_fenced``: the present epoch is refused, too."""
+    return batch.epoch <= producer.epoch
+
+
 def no_wrap(limits: Limits, sequence: int) -> int:
     """For ``next_sequence``: no wrap to 0 (KAFKA-7692)."""
     return sequence + 1
@@ -1387,6 +1392,14 @@ def only_latest_epoch(
         return ErrorCode.NONE if is_anonymous else ErrorCode.UNKNOWN_MEMBER_ID
     is_latest = epoch == state.membership.members[member].epoch
     return ErrorCode.NONE if is_latest else ErrorCode.STALE_MEMBER_EPOCH
+
+
+def older_epoch_is_unknown(
+    state: ConsumeTransformProduce, member: str | None, epoch: int, partitions: Iterable[str]
+) -> ErrorCode:
+    """For ``member_epoch_error``: a member is known by its latest epoch only."""
+    is_latest = member in state.members() and epoch == state.membership.members[member].epoch
+    return ErrorCode.NONE if member is None or is_latest else ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def assignment_epoch_not_checked(state: ConsumeTransformProduce, member: str, partition: str, epoch: int) -> bool:
