@@ -754,8 +754,8 @@ def open_are_fenced(state: TransactionalPartition, before: LeaderLog) -> LeaderL
 
 
 def truncated_leads(state: TransactionalPartition, end_offset: int, watermark: int) -> TransactionalPartition:
-    """For ``elect_leader``: a replica leads that has truncated its log to the high watermark that it knew (KIP-101)."""
-    enabled(end_offset == watermark, "the replica has more than that")
+    """For ``elect_leader``: a replica leads that has truncated its log to the high watermark that it knew, above 0."""
+    enabled(end_offset == watermark > 0, "the replica has more than that, or nothing")
     enabled(watermark <= state.replicated, "the high watermark was never there")
     return TransactionalPartition.elect_leader(replace(state, replicated=watermark), end_offset, watermark)
 
@@ -817,6 +817,35 @@ def forgotten_transactions(state: TransactionalPartition, before: LeaderLog, pro
 def marker_cleaned_early(state: TransactionalPartition, marker: LogEntry) -> bool:
     """For ``may_clean_marker``: a marker goes before the batches of its transaction (KAFKA-8351, KAFKA-14055)."""
     return True
+
+
+def present_coordinator_is_fenced(state: TransactionalPartition, producer: PartitionProducer, marker: LogEntry) -> bool:
+    """For ``is_of_old_coordinator``: the coordinator that is known may not write again."""
+    return marker.coordinator_epoch <= producer.coordinator_epoch
+
+
+def ends_before_marker(
+    state: TransactionalPartition, before: LeaderLog, marker: LogEntry, first_offset: int
+) -> LeaderLog:
+    """For ``with_index_entry``: the entry ends before the marker."""
+    return _ends_at(state, before, marker, first_offset, marker.offset - 1)
+
+
+def ends_behind_marker(
+    state: TransactionalPartition, before: LeaderLog, marker: LogEntry, first_offset: int
+) -> LeaderLog:
+    """For ``with_index_entry``: the entry ends behind the marker."""
+    return _ends_at(state, before, marker, first_offset, marker.offset + 1)
+
+
+def _ends_at(
+    state: TransactionalPartition, before: LeaderLog, marker: LogEntry, first_offset: int, last_offset: int
+) -> LeaderLog:
+    after = TransactionalPartition.with_index_entry(state, before, marker, first_offset)
+    if after is before:
+        return before
+    entry = replace(after.aborted_index[-1], last_offset=last_offset)
+    return replace(after, aborted_index=after.aborted_index.set(-1, entry))
 
 
 # --- rules of Consumer --------------------------------------------------------------------------------------------
@@ -904,6 +933,30 @@ def committed_still_held(state: Consumer, mine: PVector[int], entry: LogEntry) -
     if entry.is_abort_marker:
         return pvector()
     return mine.append(entry.offset) if entry.is_transactional else mine
+
+
+def other_producer_first(
+    state: Consumer, fetched: Sequence[LogEntry], aborted: Sequence[AbortedTransaction]
+) -> list[int]:
+    """For ``readable``: a reader is given two records of two producers in the other order."""
+    read = list(state.passed(fetched, aborted))
+    is_other = len(read) == 2 and read[0].producer_id != read[1].producer_id
+    return [entry.offset for entry in (reversed(read) if is_other else read)]
+
+
+def stops_at_commit(state: Consumer, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:
+    """For ``next_position``: a reader never passes the marker of a committed transaction."""
+    return _stops_at("commit", state, fetched[-1])
+
+
+def stops_at_abort(state: Consumer, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:
+    """For ``next_position``: a reader never passes the marker of an aborted transaction."""
+    return _stops_at("abort", state, fetched[-1])
+
+
+def _stops_at(kind: str, state: Consumer, last: LogEntry) -> int:
+    is_behind_batch = any(entry.offset == last.offset - 1 and not entry.is_marker for entry in state.log.entries)
+    return last.offset if last.kind == kind and is_behind_batch else last.offset + 1
 
 
 # --- rules of TransactionCoordinator ----------------------------------------------------------------------------
