@@ -1,9 +1,10 @@
 r"""Sets in a property that become larger, or smaller, where that makes the property weaker.
 
-``x \in S`` is weaker with a larger S, and ``x = "v"`` says ``x \in {"v"}``. So S gets each other string that the module
-gives to this field or variable. A range goes on at either end, and a filter loses its conjuncts. A range that ``\A`` is
-about loses an end, except ``1..Len(s)``, which is a domain. Other sets that have to become smaller are left to the
-operators in them (``changes``).
+``x \in S`` is weaker with a larger S, so S gets each other string that the module gives to this field or variable. And
+``x = "v"`` says ``x \in {"v"}``: this set gets the others if they are few, and otherwise becomes each set with a name
+that has v, since of many other values most are alike. A range goes on at either end, and a filter loses its conjuncts.
+A range that ``\A`` is about loses an end, except ``1..Len(s)``, which is a domain. Other sets that have to become
+smaller are left to the operators in them (``changes``).
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -17,6 +18,7 @@ _FIELD, _PAIR, _PRIME, _APPLIED = "$RcdSelect", "$Pair", "'", "$FcnApply"
 _RECORD, _EXCEPT, _FUNCTION, _CASE = "$RcdConstructor", "$Except", "$FcnConstructor", "$Case"
 _IN, _NOT_IN = "\\in", "\\notin"
 _MEMBERS = {"=": _IN, "/=": _NOT_IN}
+_FEW = 4
 _Owner = tuple[str, str]  # a variable, or a parameter, and its field; "" for the variable itself
 
 
@@ -48,6 +50,13 @@ class Values:
     def certain(self, expression: Expression, anyhow: bool = False) -> Set[str]:
         """The strings that a set has in every state; with ``anyhow`` those that it, or an expression, has in some."""
         return {self._written(each) for each in self._results(expression, anyhow) if each.is_string}
+
+    def named(self, module: str, value: str) -> Iterator[str]:
+        """The names of the sets in a module that have this string and others."""
+        for each in self._definitions.values():
+            is_set = each.body.span.module == module and each.body.operator in {ENUMERATION, _UNION}
+            if is_set and {value} < self.certain(each.body):
+                yield each.name
 
     def _alike(self, owner: _Owner) -> Set[str]:
         """The strings of a field, and of the fields of this name that have one in common with it."""
@@ -151,8 +160,10 @@ class _Sets:
             yield from self._of_set(first, sign != (part.operator == "="))
         elif second.is_string and sign == (part.operator == "="):
             one, other = self._written(first), self._written(second)
-            for value in sorted(self._values.of(first) - {other}):
-                yield part.span, f"{one} {_MEMBERS[part.operator]} {{{other}, {value}}}"
+            values = sorted(self._values.of(first) - {other})
+            larger = [f"{{{other}, {value}}}" for value in values]
+            for among in larger if len(values) <= _FEW else self._values.named(part.span.module, other):
+                yield part.span, f"{one} {_MEMBERS[part.operator]} {among}"
 
     def _with_others(self, element: Expression, among: Expression) -> Iterator[tuple[Span, str]]:
         """A set of strings gets another one."""

@@ -37,11 +37,13 @@ AtRest == {"empty", "complete"}
 Fate(i) == IF log[i].kind = "data" THEN "open" ELSE log[i].kind
 Started(given) == [given EXCEPT !.state = "ongoing"]
 Enter(given) == given.state \in AtRest /\ record' = Started(given) /\ client.state = "up"
+Many == known.fate \in {"a", "b", "c", "d", "f"} /\ known.fate = "e"
+Vowels == {"a", "e"}
 Lose == outcome' = [i \in names |-> IF client.state = "down" THEN "lost" ELSE "told"]
 
 Strings == /\ client.state = "up" /\ record'.state \in AtRest /\ outcome[1] \in {"told"}
            /\ \A i \in names : outcome[i] = "told" => outcome[i] # "lost"
-           /\ ~(client.state # "up") /\ Fate(1) = "open" /\ "down" \in AtRest
+           /\ ~(client.state # "up") /\ Fate(1) = "open" /\ "down" \in AtRest /\ known.fate = "a" /\ known.fate = "b"
 Ranges == /\ known.epoch \in 1..(known.next - 1) /\ ~(known.epoch \in 1..9) /\ {1} \subseteq known.next..9
           /\ \A i \in 1..known.next, j \in 1..Len(log) : i \notin 2..5
           /\ {i \in 3..4 : i = 1} = {} /\ {5} # 5..6 /\ 6..7 # {}
@@ -99,6 +101,7 @@ def test_a_set_of_strings_gets_each_other_one_of_its_field_where_that_makes_the_
         '{"told"} -> {"told", "lost"}',
         'client.state # "up" -> client.state \\notin {"up", "down"}',
         'Fate(1) = "open" -> Fate(1) \\in {"open", "data"}',
+        'known.fate = "a" -> known.fate \\in Vowels',  # it has more than four other values
     ]
 
 
