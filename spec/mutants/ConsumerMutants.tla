@@ -102,7 +102,7 @@ BackOverMarker(position, fetched, read) ==
     IF read = <<>> /\ \E i \in DOMAIN log.entries : log.entries[i].offset = position - 1 /\ IsMarker(log.entries[i])
     THEN position - 1 ELSE fetched[Len(fetched)].offset + 1
 
-(* for Readable: a reader is given the two records of a response in the other order, if two producers sent them *)
+(* for Readable: a reader is given two records of two producers in the other order *)
 OtherProducerFirst(fetched, aborted) ==
     LET read == Passed(fetched, aborted, DOMAIN aborted, {})
         producerOf(offset) == fetched[CHOOSE i \in DOMAIN fetched : fetched[i].offset = offset].producerId

@@ -70,7 +70,7 @@ OpenAreFenced(before) ==
     [before EXCEPT !.producers =
         [id \in DOMAIN @ |-> IF IsOpen(@[id]) THEN [@[id] EXCEPT !.epoch = @ + 1] ELSE @[id]]]
 
-(* for ElectLeader: a replica leads that has truncated its log to the high watermark that it knew, above 0 (KIP-101) *)
+(* for ElectLeader: a replica leads that has truncated its log to the high watermark that it knew, above 0 *)
 TruncatedLeads(endOffset, watermark) ==
     /\ leaderEpoch < MaxLeaderEpoch
     /\ IsBoundary(endOffset)
