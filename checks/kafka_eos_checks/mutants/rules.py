@@ -657,6 +657,22 @@ def decision_forgotten(state: Transactions) -> Transaction:
     )
 
 
+def commits_wait(state: Transactions, version: int, epoch: int, commit: bool) -> str:
+    """For ``end_verdict``: a client that commits is told for ever to ask again."""
+    if commit or state.is_prepared():
+        return "CONCURRENT_TRANSACTIONS"
+    return DECIDE if state.transaction.state is TransactionState.ONGOING or version == 2 else "INVALID_TXN_STATE"
+
+
+def aborts_wait(state: Transactions, version: int, epoch: int, commit: bool) -> str:
+    """For ``end_verdict``: a client that aborts is told for ever to ask again."""
+    if not commit or state.is_prepared():
+        return "CONCURRENT_TRANSACTIONS"
+    if state.transaction.state is TransactionState.ONGOING:
+        return DECIDE
+    return "NONE" if state.transaction.state is COMPLETED[commit] else "INVALID_TXN_STATE"
+
+
 # --- rules of TransactionalPartition ------------------------------------------------------------------------------
 
 
