@@ -1200,6 +1200,12 @@ def answered_before_abort(rules: Rules, append: Appending) -> coordinator.Answer
     return Rules.answer_to(rules, replace(append, request=coordinator.INIT) if early else append)
 
 
+def answered_at_completion(rules: Rules, append: Appending) -> coordinator.Answer:
+    """For ``answer_to``: InitProducerId is answered as soon as the former transaction is complete."""
+    is_early = append.request == coordinator.COMPLETE
+    return Rules.answer_to(rules, replace(append, request=coordinator.INIT) if is_early else append)
+
+
 def decision_given_up(rules: Rules, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
     """For ``after_timeout``: a decision whose append was given up is taken for an abort that needs no record."""
     if append.request == coordinator.COMPLETE:
