@@ -16,6 +16,13 @@ UndecidedIsFound(transaction, partition) ==
     /\ visible' = [visible EXCEPT ![partition] = Append(@, transaction)]
     /\ UNCHANGED <<fate, written, outcome, fenced>>
 
+(* for Publish: readers find the batches of a transaction as soon as its instance asks to commit it *)
+AskedIsFound(transaction, partition) ==
+    /\ outcome[transaction] = "committing" /\ fate[transaction] # "abort"
+    /\ partition \in written[transaction] /\ ~IsVisible(transaction, partition)
+    /\ visible' = [visible EXCEPT ![partition] = Append(@, transaction)]
+    /\ UNCHANGED <<fate, written, outcome, fenced>>
+
 (* for Publish: readers find a batch again *)
 FoundAgain(transaction, partition) ==
     /\ fate[transaction] = "commit"
@@ -27,7 +34,23 @@ FoundAgain(transaction, partition) ==
 CommittedUnasked(transaction, decision) ==
     /\ fate[transaction] = "open"
     /\ decision \in {"commit", "abort"}
-    /\ decision = "commit" => transaction[1] \notin fenced
+    /\ decision = "commit" => transaction[1] \notin fenced /\ outcome[transaction] \in {"open", "committing"}
+    /\ written[transaction] # {}
+    /\ fate' = [fate EXCEPT ![transaction] = decision]
+    /\ UNCHANGED <<written, visible, outcome, fenced>>
+
+(* for Decide: a transaction is decided for commit, of which its instance was told that it is aborted *)
+CommittedAfterAbort(transaction, decision) ==
+    /\ fate[transaction] = "open"
+    /\ decision \in {"commit", "abort"}
+    /\ decision = "commit" => outcome[transaction] \in {"committing", "aborted"}
+    /\ fate' = [fate EXCEPT ![transaction] = decision]
+    /\ UNCHANGED <<written, visible, outcome, fenced>>
+
+(* for Decide: what was asked to be committed is not aborted *)
+AskedIsCommitted(transaction, decision) ==
+    /\ fate[transaction] = "open"
+    /\ decision = IF outcome[transaction] \in {"committing", "committed"} THEN "commit" ELSE "abort"
     /\ fate' = [fate EXCEPT ![transaction] = decision]
     /\ UNCHANGED <<written, visible, outcome, fenced>>
 
@@ -48,7 +71,19 @@ AbortIsTakenBack(transaction, decision) ==
 
 (* for Tell: an instance is told that its transaction is committed before that is decided *)
 ToldBeforeDecided(transaction, result) ==
-    /\ outcome[transaction] = "committing" /\ result = "committed"
+    /\ outcome[transaction] = "committing" /\ result = "committed" /\ fate[transaction] # "abort"
+    /\ outcome' = [outcome EXCEPT ![transaction] = result]
+    /\ UNCHANGED <<fate, written, visible, fenced>>
+
+(* for Tell: an instance is told that its transaction is aborted before that is decided *)
+ToldAbortedBeforeDecided(transaction, result) ==
+    /\ outcome[transaction] = "open" /\ result = "aborted"
+    /\ outcome' = [outcome EXCEPT ![transaction] = result]
+    /\ UNCHANGED <<fate, written, visible, fenced>>
+
+(* for Tell: an instance is told of its committed transaction that it is aborted *)
+ToldTheOpposite(transaction, result) ==
+    /\ fate[transaction] = "commit" /\ result = "aborted"
     /\ outcome' = [outcome EXCEPT ![transaction] = result]
     /\ UNCHANGED <<fate, written, visible, fenced>>
 

@@ -16,6 +16,11 @@ OnlyLatestEpoch(member, epoch, partitions) ==
     ELSE IF epoch # membership.members[member].epoch THEN "STALE_MEMBER_EPOCH"
     ELSE "NONE"
 
+(* for MemberEpochError: a member is known by its latest epoch only *)
+OlderEpochIsUnknown(member, epoch, partitions) ==
+    IF member = NoMember \/ (member \in Members /\ epoch = membership.members[member].epoch)
+    THEN "NONE" ELSE "UNKNOWN_MEMBER_ID"
+
 (* for HasHadSince: an older epoch is accepted for any partition that the member has, whenever it got it *)
 AssignmentEpochNotChecked(member, partition, epoch) ==
     partition \in membership.members[member].assigned \cup membership.members[member].revoking

@@ -102,4 +102,22 @@ BackOverMarker(position, fetched, read) ==
     IF read = <<>> /\ \E i \in DOMAIN log.entries : log.entries[i].offset = position - 1 /\ IsMarker(log.entries[i])
     THEN position - 1 ELSE fetched[Len(fetched)].offset + 1
 
+(* for Readable: a reader is given two records of two producers in the other order *)
+OtherProducerFirst(fetched, aborted) ==
+    LET read == Passed(fetched, aborted, DOMAIN aborted, {})
+        producerOf(offset) == fetched[CHOOSE i \in DOMAIN fetched : fetched[i].offset = offset].producerId
+    IN  IF Len(read) = 2 /\ producerOf(read[1]) # producerOf(read[2]) THEN <<read[2], read[1]>> ELSE read
+
+(* A reader goes on behind a response, but not over a marker of this kind right behind a batch. *)
+StopsAt(kind, fetched) ==
+    LET last == fetched[Len(fetched)]
+    IN  IF last.kind = kind /\ \E i \in Batches(log.entries) : log.entries[i].offset = last.offset - 1
+        THEN last.offset ELSE last.offset + 1
+
+(* for NextPosition: a reader never passes the marker of a committed transaction *)
+StopsAtCommit(position, fetched, read) == StopsAt("commit", fetched)
+
+(* for NextPosition: a reader never passes the marker of an aborted transaction *)
+StopsAtAbort(position, fetched, read) == StopsAt("abort", fetched)
+
 =============================================================================

@@ -41,6 +41,9 @@ FollowsAfterGap(producer, batch) ==
 (* for IsFenced: an old epoch is accepted *)
 NoFencing(producer, batch) == FALSE
 
+(* for IsFenced: the present epoch is refused, too *)
+PresentEpochIsFenced(producer, batch) == batch.epoch <= producer.epoch
+
 (* for NextSequence: no wrap to 0 (KAFKA-7692) *)
 NoWrap(sequence) == sequence + 1
 

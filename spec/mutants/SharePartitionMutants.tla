@@ -12,6 +12,12 @@ FiltersMarkersOnly(batch) == batch.kind = "control"
 AcquiresAcquired(offset) ==
     ~IsDone(cachedState[offset]) /\ cachedState[offset].deliveryCount < DeliveryCountLimit
 
+(* for MayAcquire: a fetch acquires records that were accepted *)
+AcquiresAcknowledged(offset) == cachedState[offset].state \in {"AVAILABLE", "ACKNOWLEDGED"}
+
+(* for MayAcquire: a fetch acquires records that are archived *)
+AcquiresArchived(offset) == cachedState[offset].state \in {"AVAILABLE", "ARCHIVED"}
+
 (* for MayAcknowledge: a member answers for a record that another one has by now *)
 AnyMemberAcknowledges(member, offset) == cachedState[offset].state = "ACQUIRED"
 
@@ -27,6 +33,11 @@ OneDeliveryFewer(record) ==
 PassesLastRecord(records) ==
     LET last == Cardinality(Offsets) - 1
     IN  Min({offset \in Offsets \ {last} : offset >= startOffset /\ ~IsDone(records[offset])} \cup {last + 1})
+
+(* for StartOffsetAfter: the start offset does not wait for the first record of the group *)
+PassesFirstRecord(records) ==
+    Min({offset \in Offsets \ {FirstOffset} : offset >= startOffset /\ ~IsDone(records[offset])}
+            \cup {Cardinality(Offsets)})
 
 (* for StartOffsetAfter: the start offset passes records that are not done *)
 PassesOpenRecords(records) ==

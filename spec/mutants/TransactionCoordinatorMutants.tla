@@ -191,6 +191,16 @@ AnsweredBeforeAbort(append) ==
         Answer("EndTxn", "NONE", IF append.record.version = 2 THEN GoesOnAs(append.record) ELSE Nobody)
     ELSE NoAnswer
 
+(* for AnswerTo: InitProducerId is answered as soon as the former transaction is complete *)
+AnsweredAtCompletion(append) ==
+    LET identity == Identity(append.record.producerId, append.record.epoch) IN
+    IF append.request \in {"InitProducerId", "complete"} THEN Answer("InitProducerId", "NONE", identity)
+    ELSE IF append.request = "AddPartition" THEN Answer("AddPartition", "NONE", Nobody)
+    ELSE IF append.request = "EndTxn" THEN
+        Answer("EndTxn", "NONE", IF append.record.version = 2 THEN GoesOnAs(append.record) ELSE Nobody)
+    ELSE IF append.request = "InitProducerId fences" THEN Answer("InitProducerId", "CONCURRENT_TRANSACTIONS", Nobody)
+    ELSE NoAnswer
+
 (* for CarriedBy: the second half of a fence carries the epoch of the first one, as in Kafka *)
 CarriesFencingEpoch(known) == Identity(known.producerId, FencingEpoch(known))
 

@@ -21,6 +21,9 @@ OwnEpochEnds(producer, marker) == marker.epoch < producer.epoch
 (* for IsOldMarker: a marker that has been written is refused when it comes again (KAFKA-19999) *)
 NoMarkerTwice(producer, marker) == marker.epoch <= producer.epoch
 
+(* for IsOfOldCoordinator: the coordinator that is known may not write again *)
+PresentCoordinatorIsFenced(producer, marker) == marker.coordinatorEpoch <= producer.coordinatorEpoch
+
 (* for IsOfOldCoordinator: a leader takes markers of a coordinator that has been replaced (KAFKA-9144) *)
 AnyCoordinator(producer, marker) == FALSE
 
@@ -29,6 +32,18 @@ NothingIndexed(marker) == FALSE
 
 (* for IsIndexed: committed transactions are in the index as well *)
 CommittedIndexed(marker) == TRUE
+
+Indexed(before, marker, firstOffset, lastOffset) ==
+    IF ~IsIndexed(marker) THEN before
+    ELSE [before EXCEPT !.abortedIndex = Append(@,
+             [producerId |-> marker.producerId, firstOffset |-> firstOffset, lastOffset |-> lastOffset,
+              lastStableOffset |-> StableOffsetAfter(before.transactions, marker.producerId, marker.offset)])]
+
+(* for WithIndexEntry: the entry ends before the marker *)
+EndsBeforeMarker(before, marker, firstOffset) == Indexed(before, marker, firstOffset, marker.offset - 1)
+
+(* for WithIndexEntry: the entry ends behind the marker *)
+EndsBehindMarker(before, marker, firstOffset) == Indexed(before, marker, firstOffset, marker.offset + 1)
 
 (* for StableOffsetAfter: an entry of the index claims that nothing else was open *)
 NothingElseOpen(transactions, producerId, offset) == offset + 1
@@ -55,11 +70,11 @@ OpenAreFenced(before) ==
     [before EXCEPT !.producers =
         [id \in DOMAIN @ |-> IF IsOpen(@[id]) THEN [@[id] EXCEPT !.epoch = @ + 1] ELSE @[id]]]
 
-(* for ElectLeader: a replica leads that has truncated its log to the high watermark that it knew (KIP-101) *)
+(* for ElectLeader: a replica leads that has truncated its log to the high watermark that it knew, above 0 *)
 TruncatedLeads(endOffset, watermark) ==
     /\ leaderEpoch < MaxLeaderEpoch
     /\ IsBoundary(endOffset)
-    /\ endOffset = watermark
+    /\ endOffset = watermark /\ watermark > 0
     /\ watermark <= replicated
     /\ log' = WithReplicated(AfterLoad(Replay(EmptyLog, EntriesBelow(endOffset))), watermark)
     /\ highWatermark' = watermark

@@ -125,6 +125,19 @@ AbortLeftToTimeout(version, epoch, commit) ==
     ELSE IF transaction.state = "ONGOING" THEN "DECIDE"
     ELSE "INVALID_TXN_STATE"
 
+(* for EndVerdict: a client that commits is told for ever to ask again *)
+CommitsWait(version, epoch, commit) ==
+    IF commit \/ IsPrepared THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF transaction.state = "ONGOING" \/ version = 2 THEN "DECIDE"
+    ELSE "INVALID_TXN_STATE"
+
+(* for EndVerdict: a client that aborts is told for ever to ask again *)
+AbortsWait(version, epoch, commit) ==
+    IF ~commit \/ IsPrepared THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF transaction.state = "ONGOING" THEN "DECIDE"
+    ELSE IF transaction.state = Completed(commit) THEN "NONE"
+    ELSE "INVALID_TXN_STATE"
+
 (* for AfterVerification: a batch is stored whose partition nobody has registered *)
 NotRegistered(request) == transaction
 

@@ -29,6 +29,7 @@ from kafka_eos.machines.transaction_coordinator import (
     FENCE,
     INIT,
     INIT_FENCES,
+    NO_ANSWER,
     NO_EPOCH,
     NO_PRODUCER_ID,
     ONGOING,
@@ -258,12 +259,15 @@ def append_that_timed_out_decides_nothing(state: int, epoch: int, request: int) 
 
 
 def who_is_told_what(request: int, epoch: int) -> None:
-    """A client that has to wait for an abort gets that error; a client with a new epoch gets the epoch."""
-    assert 0 <= request <= 1
+    """A client that waits for an abort gets that error, one with a new epoch the epoch; a completion answers nobody."""
+    assert 0 <= request <= 2
     assert 0 <= epoch <= MAX_EPOCH
     record = TransactionMetadata(producer_id=4, epoch=epoch)
-    append = Appending(request=(INIT, INIT_FENCES)[request], record=record)
+    append = Appending(request=(INIT, INIT_FENCES, COMPLETE)[request], record=record)
     answer = Rules(max_epoch=MAX_EPOCH, server_version=2).answer_to(append)
+    assert (answer == NO_ANSWER) == (request == 2)
+    if request == 2:
+        return
     assert answer.request == INIT
     if request == 0:
         assert (answer.error, answer.producer_id, answer.epoch) == (ErrorCode.NONE, 4, epoch)

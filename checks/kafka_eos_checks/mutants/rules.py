@@ -32,7 +32,15 @@ from kafka_eos.machines.mirror import Mirror
 from kafka_eos.machines.producer_ids import ProducerIds
 from kafka_eos.machines.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Limits, Log, Producers, ProducerState
 from kafka_eos.machines.read_committed import AbortedTransaction, IndexedTransaction, ReadCommitted
-from kafka_eos.machines.share_partition import ACQUIRED, ARCHIVED, AVAILABLE, LogBatch, Record, SharePartition
+from kafka_eos.machines.share_partition import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    LogBatch,
+    Record,
+    SharePartition,
+)
 from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos.machines.stateful_processor import Change, StatefulProcessor, Store, StoreProcess
 from kafka_eos.machines.transaction_coordinator import Appending, Rules, TransactionCoordinator, TransactionMetadata
@@ -214,6 +222,11 @@ def follows_after_gap(log: Log, producer: ProducerState, batch: Batch) -> bool:
 def no_fencing(log: Log, producer: ProducerState, batch: Batch) -> bool:
     """For ``is_fenced``: an old epoch is accepted."""
     return False
+
+
+def present_epoch_is_fenced(log: Log, producer: ProducerState, batch: Batch) -> bool:
+    """For ``is_fenced``: the present epoch is refused, too."""
+    return batch.epoch <= producer.epoch
 
 
 def no_wrap(limits: Limits, sequence: int) -> int:
@@ -644,6 +657,22 @@ def decision_forgotten(state: Transactions) -> Transaction:
     )
 
 
+def commits_wait(state: Transactions, version: int, epoch: int, commit: bool) -> str:
+    """For ``end_verdict``: a client that commits is told for ever to ask again."""
+    if commit or state.is_prepared():
+        return "CONCURRENT_TRANSACTIONS"
+    return DECIDE if state.transaction.state is TransactionState.ONGOING or version == 2 else "INVALID_TXN_STATE"
+
+
+def aborts_wait(state: Transactions, version: int, epoch: int, commit: bool) -> str:
+    """For ``end_verdict``: a client that aborts is told for ever to ask again."""
+    if not commit or state.is_prepared():
+        return "CONCURRENT_TRANSACTIONS"
+    if state.transaction.state is TransactionState.ONGOING:
+        return DECIDE
+    return "NONE" if state.transaction.state is COMPLETED[commit] else "INVALID_TXN_STATE"
+
+
 # --- rules of TransactionalPartition ------------------------------------------------------------------------------
 
 
@@ -741,8 +770,8 @@ def open_are_fenced(state: TransactionalPartition, before: LeaderLog) -> LeaderL
 
 
 def truncated_leads(state: TransactionalPartition, end_offset: int, watermark: int) -> TransactionalPartition:
-    """For ``elect_leader``: a replica leads that has truncated its log to the high watermark that it knew (KIP-101)."""
-    enabled(end_offset == watermark, "the replica has more than that")
+    """For ``elect_leader``: a replica leads that has truncated its log to the high watermark that it knew, above 0."""
+    enabled(end_offset == watermark > 0, "the replica has more than that, or nothing")
     enabled(watermark <= state.replicated, "the high watermark was never there")
     return TransactionalPartition.elect_leader(replace(state, replicated=watermark), end_offset, watermark)
 
@@ -804,6 +833,35 @@ def forgotten_transactions(state: TransactionalPartition, before: LeaderLog, pro
 def marker_cleaned_early(state: TransactionalPartition, marker: LogEntry) -> bool:
     """For ``may_clean_marker``: a marker goes before the batches of its transaction (KAFKA-8351, KAFKA-14055)."""
     return True
+
+
+def present_coordinator_is_fenced(state: TransactionalPartition, producer: PartitionProducer, marker: LogEntry) -> bool:
+    """For ``is_of_old_coordinator``: the coordinator that is known may not write again."""
+    return marker.coordinator_epoch <= producer.coordinator_epoch
+
+
+def ends_before_marker(
+    state: TransactionalPartition, before: LeaderLog, marker: LogEntry, first_offset: int
+) -> LeaderLog:
+    """For ``with_index_entry``: the entry ends before the marker."""
+    return _ends_at(state, before, marker, first_offset, marker.offset - 1)
+
+
+def ends_behind_marker(
+    state: TransactionalPartition, before: LeaderLog, marker: LogEntry, first_offset: int
+) -> LeaderLog:
+    """For ``with_index_entry``: the entry ends behind the marker."""
+    return _ends_at(state, before, marker, first_offset, marker.offset + 1)
+
+
+def _ends_at(
+    state: TransactionalPartition, before: LeaderLog, marker: LogEntry, first_offset: int, last_offset: int
+) -> LeaderLog:
+    after = TransactionalPartition.with_index_entry(state, before, marker, first_offset)
+    if after is before:
+        return before
+    entry = replace(after.aborted_index[-1], last_offset=last_offset)
+    return replace(after, aborted_index=after.aborted_index.set(-1, entry))
 
 
 # --- rules of Consumer --------------------------------------------------------------------------------------------
@@ -891,6 +949,30 @@ def committed_still_held(state: Consumer, mine: PVector[int], entry: LogEntry) -
     if entry.is_abort_marker:
         return pvector()
     return mine.append(entry.offset) if entry.is_transactional else mine
+
+
+def other_producer_first(
+    state: Consumer, fetched: Sequence[LogEntry], aborted: Sequence[AbortedTransaction]
+) -> list[int]:
+    """For ``readable``: a reader is given two records of two producers in the other order."""
+    read = list(state.passed(fetched, aborted))
+    is_other = len(read) == 2 and read[0].producer_id != read[1].producer_id
+    return [entry.offset for entry in (reversed(read) if is_other else read)]
+
+
+def stops_at_commit(state: Consumer, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:
+    """For ``next_position``: a reader never passes the marker of a committed transaction."""
+    return _stops_at("commit", state, fetched[-1])
+
+
+def stops_at_abort(state: Consumer, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:
+    """For ``next_position``: a reader never passes the marker of an aborted transaction."""
+    return _stops_at("abort", state, fetched[-1])
+
+
+def _stops_at(kind: str, state: Consumer, last: LogEntry) -> int:
+    is_behind_batch = any(entry.offset == last.offset - 1 and not entry.is_marker for entry in state.log.entries)
+    return last.offset if last.kind == kind and is_behind_batch else last.offset + 1
 
 
 # --- rules of TransactionCoordinator ----------------------------------------------------------------------------
@@ -1118,6 +1200,12 @@ def answered_before_abort(rules: Rules, append: Appending) -> coordinator.Answer
     return Rules.answer_to(rules, replace(append, request=coordinator.INIT) if early else append)
 
 
+def answered_at_completion(rules: Rules, append: Appending) -> coordinator.Answer:
+    """For ``answer_to``: InitProducerId is answered as soon as the former transaction is complete."""
+    is_early = append.request == coordinator.COMPLETE
+    return Rules.answer_to(rules, replace(append, request=coordinator.INIT) if is_early else append)
+
+
 def decision_given_up(rules: Rules, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
     """For ``after_timeout``: a decision whose append was given up is taken for an abort that needs no record."""
     if append.request == coordinator.COMPLETE:
@@ -1272,6 +1360,16 @@ def noted_by_removal(state: ExternalSink, rows: int) -> int:
     return 0
 
 
+def effect_of_former(state: ExternalSink, value: int) -> tuple[int, ...]:
+    """For ``effects_after``: the effect is that of the input before it."""
+    return (*state.effects, value - 1)
+
+
+def effect_of_next(state: ExternalSink, value: int) -> tuple[int, ...]:
+    """For ``effects_after``: the effect is that of the input after it."""
+    return (*state.effects, value + 1)
+
+
 # --- rules of Mirror ----------------------------------------------------------------------------------------------
 
 
@@ -1369,6 +1467,14 @@ def only_latest_epoch(
         return ErrorCode.NONE if is_anonymous else ErrorCode.UNKNOWN_MEMBER_ID
     is_latest = epoch == state.membership.members[member].epoch
     return ErrorCode.NONE if is_latest else ErrorCode.STALE_MEMBER_EPOCH
+
+
+def older_epoch_is_unknown(
+    state: ConsumeTransformProduce, member: str | None, epoch: int, partitions: Iterable[str]
+) -> ErrorCode:
+    """For ``member_epoch_error``: a member is known by its latest epoch only."""
+    is_latest = member in state.members() and epoch == state.membership.members[member].epoch
+    return ErrorCode.NONE if member is None or is_latest else ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def assignment_epoch_not_checked(state: ConsumeTransformProduce, member: str, partition: str, epoch: int) -> bool:
@@ -2283,3 +2389,19 @@ def never_looks_back(state: SharePartition) -> frozenset[int]:
     """For ``fetchable``: the next fetch begins after all records that were ever acquired."""
     later = (offset for offset in state.constants.offsets if offset >= state.start_offset)
     return frozenset(offset for offset in later if state.cached_state[offset].delivery_count == 0)
+
+
+def acquires_acknowledged(state: SharePartition, offset: int) -> bool:
+    """For ``may_acquire``: a fetch acquires records that were accepted."""
+    return state.cached_state[offset].state in {AVAILABLE, ACKNOWLEDGED}
+
+
+def acquires_archived(state: SharePartition, offset: int) -> bool:
+    """For ``may_acquire``: a fetch acquires records that are archived."""
+    return state.cached_state[offset].state in {AVAILABLE, ARCHIVED}
+
+
+def passes_first_record(state: SharePartition, records: Mapping[int, Record]) -> int:
+    """For ``start_offset_after``: the start offset does not wait for the first record of the group."""
+    first = max(state.start_offset, state.constants.first_offset + 1)
+    return SharePartition.start_offset_after(replace(state, start_offset=first), records)

@@ -41,7 +41,7 @@ RANGES: dict[str, tuple[Range, ...]] = {
     "last_epoch_brings_a_new_producer_id": (EPOCH, (5, UNBOUNDED)),
     "decision_survives_a_failover": (STATE, EPOCH, MAYBE, MAYBE),
     "append_that_timed_out_decides_nothing": (STATE, EPOCH, (0, 3)),
-    "who_is_told_what": ((0, 1), EPOCH),
+    "who_is_told_what": ((0, 2), EPOCH),
     "init_is_repeated": ((0, 4), (0, 3), MAYBE),
     "varint_comes_back": (INT32,),
     "any_bytes_are_a_varint_or_refused": (BYTES,),

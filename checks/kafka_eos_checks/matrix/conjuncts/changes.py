@@ -1,6 +1,6 @@
 r"""The small changes of properties and of machines that are not conjuncts of guards.
 
-A property, in TLA+; its equations are in ``equations``:
+A property, in TLA+; the last four, of ``equations`` and ``sets``, only where they make the property weaker:
 
 =============================  =============================================================
 the part                       its replacement
@@ -10,6 +10,10 @@ the part                       its replacement
 ``a \cup b``, ``a \o b``       ``a``; of ``Append(a, b)`` as well
 ``{a, b}``                     ``{b}``, and ``{a}``
 ``\A x : p``                   ``\E x : p``, and the other way round
+``a = b``, of numbers          ``a <= b``, and ``a >= b``
+``x \in S``, ``x = "a"``       S, or ``{"a"}``, with one more string that x may be
+``a..b``                       one more or fewer at either end
+``{x \in S : p /\ q}``         ``{x \in S : p}``, and ``{x \in S : q}``
 =============================  =============================================================
 
 A machine, in Python:

@@ -1,31 +1,23 @@
 r"""Equations of numbers in a property, made weaker: ``a = b`` becomes ``a <= b``, and ``a >= b``.
 
-Only an equation whose part makes the whole property weaker is changed: none in the condition of an implication, under a
-``~`` or in the set that a variable ranges over. Under ``\E`` an equation chooses what the others are about, and an
-inequality would choose something else. ``a = 0`` becomes ``a >= 0`` alone, since a number below zero stands for none.
-Of other kinds of values, as sets, neither side may be the larger.
+Only an equation that makes the whole property weaker is changed (``polarity``): none in the condition of an
+implication, or in the set that a variable ranges over. Under ``\E`` one is changed, too: whatever meets the equation
+meets the inequality, so the property is weaker. If the equation chooses a record, the mutant that notices has lost the
+chosen one and kept another. ``a = 0`` becomes ``a >= 0`` alone, since a number below zero stands for none. Of other
+kinds of values, as sets, neither side may be the larger.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from kafka_eos_checks.matrix.conjuncts.guards import on_one_line
-from kafka_eos_checks.tla.sany import (
-    CONDITIONAL,
-    CONJUNCTION,
-    DISJUNCTION,
-    IMPLICATION,
-    QUANTIFIERS,
-    Definition,
-    Expression,
-    Span,
-)
+from kafka_eos_checks.matrix.conjuncts.polarity import signed
+from kafka_eos_checks.tla.sany import CONDITIONAL, QUANTIFIERS, Definition, Expression, Span
 
 _COMPARISONS = frozenset({"<", ">", "\\leq", "\\geq", ".."})
 _ARITHMETIC = frozenset({"+", "-", "-.", "*", "%", "\\div"})
 _NUMBERS = _ARITHMETIC | {"Len", "Cardinality"}
 _EQUATIONS = frozenset({"=", "/="})
 _CHOICES = frozenset({"$BoundedChoose", "$UnboundedChoose"})
-_FOR_ALL = "$BoundedForall"
 _FIELD, _PAIR, _PRIME = "$RcdSelect", "$Pair", "'"
 _OF_ANY_KIND = _CHOICES | {_FIELD, CONDITIONAL, "$FcnApply", "$Case"}
 
@@ -106,20 +98,6 @@ def _is_extreme(expression: Expression) -> bool:
     return order.operator in _COMPARISONS and not any(operand.operands for operand in order.operands)
 
 
-def _positive(expression: Expression) -> Iterator[Expression]:
-    r"""The parts of a formula that make it weaker when they become weaker themselves; none under ``\E``."""
-    yield expression
-    inner: Iterable[Expression] = ()
-    if expression.operator in CONJUNCTION | DISJUNCTION | {"[]", "<>"}:
-        inner = expression.operands
-    elif expression.operator == _FOR_ALL or expression.local:
-        inner = [expression.body]
-    elif expression.operator in {IMPLICATION, "~>", CONDITIONAL}:
-        inner = expression.operands[1:]
-    for operand in inner:
-        yield from _positive(operand)
-
-
 def of_equations(
     expression: Expression, text: str, is_number: Callable[[Expression], bool]
 ) -> Iterator[tuple[Span, str]]:
@@ -133,10 +111,8 @@ def of_equations(
     Yields:
         A place, and the text that replaces it.
     """
-    for part in _positive(expression):
-        if part.operator == "=" and any(map(is_number, part.operands)):
+    for part, is_positive in signed(expression):
+        if part.operator == "=" and is_positive and any(map(is_number, part.operands)):
             first, second = (on_one_line(text, operand.span) for operand in part.operands)
-            rest = text.split("\n")[part.span.end_line - 1][part.span.end_column :]
-            blank = "" if "/\\" in rest or "\\/" in rest else " "  # what follows in a list must not move
             for other in ("<=", ">=") if second != "0" else (">=",):
-                yield part.span, f"{first}{blank}{other} {second}"
+                yield part.span, f"{first} {other} {second}"

@@ -14,9 +14,11 @@ the condition of an ``IF``     ``FALSE``: its branch is never taken
 =============================  =============================================================
 """
 
+import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from kafka_eos_checks.tla.sany import (
     ACTION_LEVEL,
@@ -32,6 +34,9 @@ from kafka_eos_checks.tla.sany import (
     Expression,
     Span,
 )
+
+_BULLET = re.compile(r"/\\|\\/")
+_LIST_GOES_ON = re.compile(r"( *)(/\\|\\/)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,16 +84,16 @@ def conjuncts(
 
 
 def without(text: str, conjunct: Conjunct) -> str:
-    """A module's text with TRUE or FALSE in place of the conjunct; everything else stays where it is.
+    """A module's text with another one in place of the conjunct; only the rest of its line moves.
 
     Raises:
-        ValueError: the rest of the line would move, and with it a list of conjuncts.
+        ValueError: a list begins in the rest of the line, and goes on in a later one.
     """
     span, lines = conjunct.span, text.split("\n")
     before, after = lines[span.line - 1][: span.column - 1], lines[span.end_line - 1][span.end_column :]
     if span.line == span.end_line:
         value = conjunct.value.ljust(span.end_column - span.column + 1)
-        if len(value) > span.end_column - span.column + 1 and ("/\\" in after or "\\/" in after):
+        if len(value) > span.end_column - span.column + 1 and _goes_on(lines, span):
             raise ValueError(f"{conjunct.name}: {conjunct.value} does not fit; write the rest of the line on the next")
         lines[span.line - 1] = f"{before}{value}{after}"
     else:
@@ -96,6 +101,13 @@ def without(text: str, conjunct: Conjunct) -> str:
         lines[span.line : span.end_line - 1] = [""] * (span.end_line - span.line - 1)
         lines[span.end_line - 1] = " " * span.end_column + after
     return "\n".join(lines)
+
+
+def _goes_on(lines: Sequence[str], span: Span) -> bool:
+    """Whether a list that begins behind a place, in the same line, has a conjunct or a disjunct in a later line."""
+    begun = {found.start() for found in _BULLET.finditer(lines[span.end_line - 1], span.end_column)}
+    later = takewhile(lambda line: line.startswith(" "), lines[span.end_line :])
+    return any(found.end(1) in begun for line in later if (found := _LIST_GOES_ON.match(line)))
 
 
 def steps(definitions: Mapping[str, Definition], specifications: Container[str]) -> list[Definition]:

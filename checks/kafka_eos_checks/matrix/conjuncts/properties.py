@@ -24,6 +24,7 @@ from kafka_eos_checks.matrix.conjuncts.guards import Conjunct, numbered, of_form
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
 from kafka_eos_checks.matrix.conjuncts.reference import GuardPart, codes_of, mutated_reference, original_code
 from kafka_eos_checks.matrix.conjuncts.search import TIERS, parsed, texts_of
+from kafka_eos_checks.matrix.conjuncts.sets import Values, of_sets
 from kafka_eos_checks.matrix.conjuncts.sightings import Searcher, Sighting, has_machine
 from kafka_eos_checks.matrix.conjuncts.spec_steps import NotEvaluable
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry, extended_modules, rule_modules
@@ -103,15 +104,17 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """Two questions about a module: which sets have one value, and which expressions are numbers.
+    """Three questions about a module: which sets have one value, and which expressions are numbers, or which strings.
 
     Attributes:
         is_single: whether a constant of this name is a set of one value in all models.
         is_number: whether an expression is a number for certain.
+        values: the strings that an expression may be.
     """
 
     is_single: Callable[[str], bool]
     is_number: Callable[[Expression], bool]
+    values: Values
 
 
 def families(registry: Registry, modules: Sequence[str] = (), named: bool = False) -> Iterator[Family]:
@@ -164,7 +167,8 @@ def _all_versions(registry: Registry, module: str, holding: Iterable[Model]) -> 
     texts = texts_of(registry.folder.parent, module)
     definitions = parsed(tuple(sorted(texts.items())), module)
     chain = {each.name for each in ModuleFolder(registry.folder.parent).chain(module)}
-    kinds = _Kinds(_single(registry, module).__contains__, Numbers(definitions, texts).is_number)
+    numbers, values = Numbers(definitions, texts), Values(definitions, texts)
+    kinds = _Kinds(_single(registry, module).__contains__, numbers.is_number, values)
     return tuple(version for name in names for version in _versions(name, module, definitions, texts, chain, kinds))
 
 
@@ -283,7 +287,8 @@ def _versions(
     kinds: _Kinds,
 ) -> Iterator[Version]:
     """A property and its weaker versions, if it stands in the module itself or in one of those that it extends."""
-    body = next(definition.body for definition in definitions.values() if definition.name == name)
+    bodies = [definition.body for definition in definitions.values() if definition.name == name]
+    body = min(bodies, key=lambda each: each.span.module not in chain)  # an instance may have one of the same name
     place = f"{body.span.module}.tla:{body.span.line}"
     whole = Conjunct(operator=f"{module}!{name}", change=f"{name} -> TRUE", span=_NOTHING, value="TRUE")
     yield Version(name=name, change=None, tree=_call(name), place=place)
@@ -293,12 +298,8 @@ def _versions(
     part, text = _step(body) or body, texts[body.span.module]
     for change in _weaker(name, module, part, text, kinds):
         if change.span != part.span or change.value != "TRUE":
-            try:
-                tree = _tree(text, body.span, change)
-            except ValueError:  # the change would move a list of conjuncts
-                continue
             line = f"{change.span.module}.tla:{change.span.line}"
-            yield Version(name=name, change=change, tree=tree, place=line)
+            yield Version(name=name, change=change, tree=_tree(text, body.span, change), place=line)
 
 
 def _step(body: Expression) -> Expression | None:
@@ -309,7 +310,7 @@ def _step(body: Expression) -> Expression | None:
 
 def _weaker(name: str, module: str, body: Expression, text: str, kinds: _Kinds) -> list[Conjunct]:
     changed = (*of_operands(body, text, kinds.is_single), *of_equations(body, text, kinds.is_number))
-    parts = dict.fromkeys((*of_formula(body), *changed))
+    parts = dict.fromkeys((*of_formula(body), *changed, *of_sets(body, text, kinds.values)))
     found = [
         Conjunct(operator=f"{module}!{name}", change=f"{on_one_line(text, span)} -> {value}", span=span, value=value)
         for span, value in parts

@@ -163,11 +163,12 @@ def test_the_second_of_two_equal_parts_of_one_operator_has_a_number(tmp_path: Pa
 
 
 def test_a_part_too_short_for_its_value_is_refused_where_a_list_of_conjuncts_would_move() -> None:
-    text = "A == /\\ b   /\\ c\n"
+    text = "A == /\\ b   /\\ c\n            /\\ d\n"
     short = Conjunct(operator="M!A", change="b -> TRUE", span=Span("M", 1, 9, 1, 9), value="TRUE")
     with pytest.raises(ValueError, match="does not fit"):
         without(text, short)
     assert without("A == /\\ b\n", short) == "A == /\\ TRUE\n"
+    assert without("A == /\\ b /\\ c\n     /\\ d\n", short) == "A == /\\ TRUE /\\ c\n     /\\ d\n"
 
 
 def test_a_module_that_does_not_parse_is_an_error_with_sanys_words(tmp_path: Path) -> None:

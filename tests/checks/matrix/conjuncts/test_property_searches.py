@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos_checks.matrix.conjuncts.equations import Numbers
 from kafka_eos_checks.matrix.conjuncts.guards import Conjunct
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means
 from kafka_eos_checks.matrix.conjuncts.properties import (
@@ -16,15 +17,18 @@ from kafka_eos_checks.matrix.conjuncts.properties import (
     Version,
     _claimed,
     _covering,
+    _Kinds,
     _tree,
+    _versions,
 )
+from kafka_eos_checks.matrix.conjuncts.sets import Values
 from kafka_eos_checks.matrix.conjuncts.sightings import Sighting
 from kafka_eos_checks.matrix.conjuncts.spec_steps import NotEvaluable
 from kafka_eos_checks.models.registry import Expectation, Model, Registry
 from kafka_eos_checks.mutants import rules
 from kafka_eos_checks.tla.parser import parse_expression
 from kafka_eos_checks.tla.result_cache import ResultCache
-from kafka_eos_checks.tla.sany import Span
+from kafka_eos_checks.tla.sany import Definition, Expression, Span
 
 
 @pytest.mark.parametrize("indent", ["", " ", "  "])
@@ -39,6 +43,19 @@ def test_the_body_of_a_property_ends_where_its_longer_part_ends(indent: str, bod
     span = Span("M", 2, column, 2, column + len(part) - 1)
     change = Conjunct(operator="M!P", change=f"{part} -> {value}", span=span, value=value)
     assert _tree(text, Span("M", 2, begin, 2, len(line)), change) == parse_expression(body.replace(part, value), "")
+
+
+def test_a_property_of_the_module_is_weakened_also_if_an_instance_has_one_of_its_name() -> None:
+    def defined(module: str) -> Definition:
+        sides = [Expression(span=Span(module, 1, column, 1, column), level=1) for column in (6, 10)]
+        body = Expression(span=Span(module, 1, 6, 1, 10), level=1, operator="<", operands=tuple(sides))
+        return Definition(name="P", body=body)
+
+    definitions = {"1": defined("Other"), "2": defined("M")}
+    numbers = Numbers(definitions, {})
+    kinds = _Kinds(frozenset().__contains__, numbers.is_number, Values(definitions, {}))
+    found = _versions("P", "M", definitions, {"M": "P == a < b\n"}, {"M"}, kinds)
+    assert [each.change.change for each in found if each.change] == ["P -> TRUE", "a < b -> a <= b"]
 
 
 def allows_nothing(state: object, client: str, amount: int) -> str:
