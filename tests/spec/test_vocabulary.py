@@ -7,7 +7,7 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -22,8 +22,7 @@ from kafka_eos.machines.spec_mapping import camel_case, snake_case
 from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.models.registry import Model, Registry, constants_class
 from kafka_eos_checks.models.releases import Releases
-from kafka_eos_checks.mutants import rules as mutants
-from kafka_eos_checks.mutants.rules import UnknownRule, mutated
+from kafka_eos_checks.mutants.rules import MUTANTS, UnknownRule, mutated
 from kafka_eos_checks.tla.modules import ModuleFolder
 from kafka_eos_checks.tla.parser import names
 
@@ -171,22 +170,19 @@ def as_in_spec(docstring: str) -> str:
     return named[:1].lower() + named[1:].rstrip(".")
 
 
-MAKERS = {"mutated", "owner_of"}  # functions next to the mutants that make machines of them
-
-
-def differing_mutants(spec: ModuleFolder, python: ModuleType, used: Iterable[str]) -> list[str]:
-    """The mutants that the registry puts in place of rules of a machine, against the functions of ``python``."""
+def differing_mutants(spec: ModuleFolder, given: Mapping[str, Callable[..., object]], used: Iterable[str]) -> list[str]:
+    """The mutants that the registry puts in place of rules of a machine, against functions: words and file."""
     operators = {name: op for module in map(spec.module, spec.paths) for name, op in module.definitions.items()}
     wanted = {snake_case(name): name for name in used}
-    functions = {
-        name: f for name, f in vars(python).items() if inspect.isfunction(f) and f.__module__ == python.__name__
-    }
-    given = {name: f for name, f in functions.items() if not name.startswith("_") and name not in MAKERS}
     found = [f"no function {name}" for name in wanted.keys() - given.keys()]
     found += [f"{name} is used by no override" for name in given.keys() - wanted.keys()]
     for name in wanted.keys() & given.keys():
         comment, said = operators[wanted[name]].comment, as_in_spec(summary(given[name]))
         found += [f"{wanted[name]}: {comment!r} is {said!r}"] if comment.rstrip(".") != said else []
+        home = snake_case(given[name].__module__.rpartition(".")[2])
+        modules = [module for module in spec.paths if spec.defines(module, wanted[name])]
+        homes = [snake_case(module.removesuffix("Mutants")) for module in modules]
+        found += [f"{name} is in {home}, {wanted[name]} in {', '.join(homes)}"] if home not in homes else []
     return sorted(found)
 
 
@@ -266,7 +262,7 @@ def test_an_override_changes_the_machine_exactly_when_it_changes_what_an_action_
 
 def test_every_mutant_of_a_rule_is_a_function_and_every_function_a_mutant_in_the_same_words() -> None:
     used = {mutant for entry, rule, mutant in overridden() if rule in SPEC.reached(entry.module, "Next")} | shipped()
-    assert differing_mutants(SPEC, mutants, used) == []
+    assert differing_mutants(SPEC, MUTANTS, used) == []
 
 
 def test_nothing_in_the_modules_of_mutants_is_unused() -> None:
@@ -483,21 +479,20 @@ def test_a_mutant_without_a_function_one_too_many_and_other_words_are_found(tmp_
         "---- MODULE DoorMutants ----\n(* for Fits: every key fits *)\nAnyKey(key) == TRUE\nNoKey(key) == FALSE\n===="
     )
     spec = folder_of(tmp_path, DoorMutants=text)
-    python = ModuleType("python")
 
-    def function(docstring: str) -> FunctionType:
+    def python(docstring: str, module: str = "mutants.door") -> dict[str, Callable[..., object]]:
         def any_key(door: Door, key: int) -> bool:
             return True
 
-        any_key.__doc__, any_key.__module__ = docstring, "python"
-        assert isinstance(any_key, FunctionType)
-        return any_key
+        any_key.__doc__, any_key.__module__ = docstring, module
+        return {"any_key": any_key}
 
-    vars(python)["any_key"] = function("For ``fits``: every key fits.")
-    assert differing_mutants(spec, python, ["AnyKey"]) == []
-    assert differing_mutants(spec, python, ["AnyKey", "NoKey"]) == ["no function no_key"]
-    assert differing_mutants(spec, python, []) == ["any_key is used by no override"]
-    vars(python)["any_key"] = function("For ``fits``: any key fits.")
-    assert differing_mutants(spec, python, ["AnyKey"]) == [
+    same = python("For ``fits``: every key fits.")
+    assert differing_mutants(spec, same, ["AnyKey"]) == []
+    assert differing_mutants(spec, same, ["AnyKey", "NoKey"]) == ["no function no_key"]
+    assert differing_mutants(spec, same, []) == ["any_key is used by no override"]
+    assert differing_mutants(spec, python("For ``fits``: any key fits."), ["AnyKey"]) == [
         "AnyKey: 'for Fits: every key fits' is 'for Fits: any key fits'"
     ]
+    moved = python("For ``fits``: every key fits.", "mutants.window")
+    assert differing_mutants(spec, moved, ["AnyKey"]) == ["any_key is in window, AnyKey in door"]

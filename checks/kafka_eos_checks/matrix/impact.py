@@ -33,7 +33,7 @@ from kafka_eos_checks.matrix.mutant_requests import SERVED
 from kafka_eos_checks.models.findings import KafkaFinding, read_findings
 from kafka_eos_checks.models.registry import TIERS, MalformedRegistry, Model, Registry
 from kafka_eos_checks.models.releases import Releases
-from kafka_eos_checks.mutants import rules as mutated_rules
+from kafka_eos_checks.mutants.rules import MUTANTS
 from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.tla.citations import citations, cited_operators
 from kafka_eos_checks.tla.modules import ModuleFolder
@@ -394,7 +394,7 @@ def _in_registry(rule: Rule) -> Iterator[Place]:
         other = entry.overrides[rule.name]
         home, found = spec.operators(f"{entry.module}Mutants")[other]
         yield place("mutant", spec.paths[home], found.line, f"{home}!{other}")
-        function = getattr(mutated_rules, snake_case(other), None)
+        function = MUTANTS.get(snake_case(other))
         if function is not None:
             yield place("mutant", inspect.getsourcefile(function) or "", _line(function), f"def {snake_case(other)}")
     entries = {entry.name for entry in (*rule.mutants, *rule.models)}

@@ -45,7 +45,7 @@ def of_kind(places: list[Place], kind: str) -> list[str]:
         ("action", "spec/PartitionLog.tla PartitionLog!AppendBatch depends on it"),
         ("reference", "reference/kafka_eos/machines/producer_state.py def accepts_unknown_producer"),
         ("mutant", "spec/mutants/ProducerStateMutants.tla ProducerStateMutants!AnySequenceOnVirginPartition"),
-        ("mutant", "checks/kafka_eos_checks/mutants/rules.py def any_sequence_on_virgin_partition"),
+        ("mutant", "checks/kafka_eos_checks/mutants/producer_state.py def any_sequence_on_virgin_partition"),
         ("property", "spec/IdempotentProducer.tla IdempotentProducer!NoGap breaks with VirginPartitionGap"),
         ("proof", "checks/kafka_eos_checks/proofs/append.py append: refuted by AnySequenceOnVirginPartition"),
         ("contract", "checks/kafka_eos_checks/contracts/conditions.py unknown_producer_begins_with_zero"),

@@ -98,7 +98,7 @@ MACHINE = [
     f"{REFERENCE}/machines/machine.py",
 ]
 CONFORM = ("run.py", "known.toml")
-MUTANTS, BOUNDS = f"{CHECKS}/mutants/rules.py", f"{CHECKS}/models/bounds.py"
+MUTANTS, BOUNDS = f"{CHECKS}/mutants/producer_state.py", f"{CHECKS}/models/bounds.py"
 
 
 @pytest.mark.parametrize(

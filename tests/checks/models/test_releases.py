@@ -14,7 +14,7 @@ from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.models.findings import concerned, read_findings
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry, Shipped
 from kafka_eos_checks.models.releases import MARK, Releases, columns, marked, reached_findings, releases_of
-from kafka_eos_checks.mutants import rules as mutants
+from kafka_eos_checks.mutants.rules import MUTANTS, UnknownRule, mutated
 from kafka_eos_checks.tla.modules import ModuleFolder
 
 
@@ -57,7 +57,7 @@ def test_the_reference_marks_the_same_rules_as_the_spec(releases: Releases) -> N
 
 def test_every_operator_of_a_release_has_its_function_and_every_finding_its_entry(releases: Releases) -> None:
     operators = {other for rule in releases.rules for other in rule.by_release.values()}
-    assert [name for name in sorted(operators) if not hasattr(mutants, snake_case(name))] == []
+    assert [name for name in sorted(operators) if snake_case(name) not in MUTANTS] == []
     known = {finding.id for finding in read_findings()}
     assert {rule.finding for rule in releases.rules} - {""} <= known
 
@@ -136,7 +136,7 @@ def test_rules_with_one_name_are_told_apart_by_the_module_that_has_them(releases
 def test_the_reference_has_the_rules_of_a_release_in_the_classes_that_a_machine_takes_over(releases: Releases) -> None:
     model = Registry().models["BrokerVersion1"]
     [column] = columns([model], ["3.9"], releases)
-    machine = mutants.mutated(Broker, column.as_shipped.overrides)
+    machine = mutated(Broker, column.as_shipped.overrides)
     assert issubclass(machine, Broker)
     add_error = machine.COORDINATING(2, 1).add_error
     busy = TransactionMetadata(producer_id=1, epoch=1, state=TransactionState.EMPTY, pending=TransactionState.ONGOING)
@@ -144,8 +144,8 @@ def test_the_reference_has_the_rules_of_a_release_in_the_classes_that_a_machine_
     assert Broker.COORDINATING(2, 1).add_error(busy, 1, 0) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert machine.LEADING.verification_error is not Broker.LEADING.verification_error
     assert machine.SEQUENCES.accepts_unknown_producer is not Broker.SEQUENCES.accepts_unknown_producer
-    with pytest.raises(mutants.UnknownRule, match="has no rule data_error"):
-        mutants.mutated(Broker, {"Transactions!DataError": "GuardBeforeEpoch"})
+    with pytest.raises(UnknownRule, match="has no rule data_error"):
+        mutated(Broker, {"Transactions!DataError": "GuardBeforeEpoch"})
 
 
 def test_a_model_depends_on_what_its_own_rules_use_instead_of_others(registry: Registry) -> None:

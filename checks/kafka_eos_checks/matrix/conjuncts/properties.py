@@ -28,7 +28,7 @@ from kafka_eos_checks.matrix.conjuncts.sets import Values, of_sets
 from kafka_eos_checks.matrix.conjuncts.sightings import Searcher, Sighting, has_machine
 from kafka_eos_checks.matrix.conjuncts.spec_steps import NotEvaluable
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry, extended_modules, rule_modules
-from kafka_eos_checks.mutants import rules
+from kafka_eos_checks.mutants.rules import MUTANTS, mutated
 from kafka_eos_checks.tla.modules import ModuleFolder
 from kafka_eos_checks.tla.parser import Tree, parse_expression
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, python_fingerprint, spec_fingerprint
@@ -538,7 +538,7 @@ def _machine(model: Model) -> type[Machine] | None:
     cls = model.machine_class()
     owners = [cls, *(getattr(cls, part) for part in ("LOG", "LIMITS") if hasattr(cls, part))]
     own = {r: other for r, other in model.overrides.items() if any(hasattr(owner, snake_case(r)) for owner in owners)}
-    return rules.mutated(cls, own) if own else cls
+    return mutated(cls, own) if own else cls
 
 
 def _override(model: Model, folder: ModuleFolder, rule: str, other: str) -> Iterator[str]:
@@ -546,5 +546,5 @@ def _override(model: Model, folder: ModuleFolder, rule: str, other: str) -> Iter
     home = next(name for name in reversed(extended_modules(model)) if other in folder.operators(name))
     for name in sorted(folder.reached(home, other)):
         yield f"{name} {folder.operators(home)[name][1].body}"
-    function = getattr(rules, snake_case(other), None)
+    function = MUTANTS.get(snake_case(other))
     yield inspect.getsource(function) if function else rule

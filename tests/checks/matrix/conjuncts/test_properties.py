@@ -11,7 +11,7 @@ from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome, pairs
 from kafka_eos_checks.matrix.conjuncts.properties import Family, PropertySearch, families, places
 from kafka_eos_checks.models import bounds
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
-from kafka_eos_checks.mutants import rules
+from kafka_eos_checks.mutants.rules import MUTANTS
 from kafka_eos_checks.tla.parser import parse_expression
 from kafka_eos_checks.tla.result_cache import ResultCache
 
@@ -45,11 +45,10 @@ def planted(registry: Registry, counter: ModuleType, monkeypatch: pytest.MonkeyP
         lambda state, constants: counter.within_bounds(state, constants["MaxLog"]),
         raising=False,
     )
-    monkeypatch.setattr(
-        rules,
+    monkeypatch.setitem(
+        MUTANTS,
         "no_limit",
         lambda state, client, amount: "STALE" if state.seen[client] != state.total else "NONE",  # noqa: ARG005
-        raising=False,
     )
     module = registry.folder.parent / "Counter.tla"
     text = module.read_text(encoding="utf-8")

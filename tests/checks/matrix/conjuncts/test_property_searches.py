@@ -25,7 +25,7 @@ from kafka_eos_checks.matrix.conjuncts.sets import Values
 from kafka_eos_checks.matrix.conjuncts.sightings import Sighting
 from kafka_eos_checks.matrix.conjuncts.spec_steps import NotEvaluable
 from kafka_eos_checks.models.registry import Expectation, Model, Registry
-from kafka_eos_checks.mutants import rules
+from kafka_eos_checks.mutants.rules import MUTANTS
 from kafka_eos_checks.tla.parser import parse_expression
 from kafka_eos_checks.tla.result_cache import ResultCache
 from kafka_eos_checks.tla.sany import Definition, Expression, Span
@@ -69,7 +69,7 @@ def allows_all(state: object, client: str, amount: int) -> str:
 @pytest.fixture
 def key(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """The fingerprint of a search of the mutant NoLimit with something changed."""
-    monkeypatch.setattr(rules, "no_limit", allows_nothing, raising=False)
+    monkeypatch.setitem(MUTANTS, "no_limit", allows_nothing)
     mutant = registry.get("NoLimit")
 
     def key(changed: Callable[[Model], Model] = lambda model: model, versions: tuple[Version, ...] = ()) -> str:
@@ -93,7 +93,7 @@ def test_a_search_is_made_again_if_something_changes_that_it_depends_on(
         key(versions=(replace(version, name="Q"),)),
     ]
     with monkeypatch.context() as patched:
-        patched.setattr(rules, "no_limit", allows_all)
+        patched.setitem(MUTANTS, "no_limit", allows_all)
         others.append(key())
     for name in ("Counter.tla", "mutants/CounterMutants.tla"):
         file = registry.folder.parent / name
