@@ -31,8 +31,10 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def changes_key(packages: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., bool]]:
-    """Whether an edit of a file changes the key of a mutant's verdict."""
+def change_key(
+    packages: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., list[str]]]:
+    """Those of some files of which an edit changes the key of a mutant's verdict."""
     monkeypatch.setattr(imports, "PACKAGES", {name: packages / name for name in imports.PACKAGES})
     mutant = registry.get(MUTANT)
 
@@ -40,15 +42,19 @@ def changes_key(packages: Path, registry: Registry, monkeypatch: pytest.MonkeyPa
         python_fingerprint.cache_clear()
         return key_of(means, registry, mutant)
 
-    def edited(means: str, file: str) -> bool:
-        before, path = key(means), packages / file
+    def edited(means: str, file: str) -> str:
+        path = packages / file
         text = path.read_text(encoding="utf-8")
         path.write_text(text + "\nEDITED = True\n", encoding="utf-8")
         after = key(means)
         path.write_text(text, encoding="utf-8")
-        return after != before
+        return after
 
-    yield edited
+    def change_key(means: str, files: Sequence[str]) -> list[str]:
+        before = key(means)
+        return [file for file in files if edited(means, file) != before]
+
+    yield change_key
     python_fingerprint.cache_clear()
 
 
@@ -87,9 +93,9 @@ def registry() -> Registry:
     ],
 )
 def test_an_edit_of_a_file_that_a_means_does_not_use_keeps_the_key(
-    changes_key: Callable[..., bool], means: str, files: Sequence[str]
+    change_key: Callable[..., list[str]], means: str, files: Sequence[str]
 ) -> None:
-    assert not [file for file in files if changes_key(means, file)]
+    assert change_key(means, files) == []
 
 
 MACHINE = [
@@ -120,9 +126,9 @@ MUTANTS, BOUNDS = f"{CHECKS}/mutants/producer_state.py", f"{CHECKS}/models/bound
     ],
 )
 def test_an_edit_of_the_mutants_machine_or_of_a_module_of_the_means_changes_the_key(
-    changes_key: Callable[..., bool], means: str, files: Sequence[str]
+    change_key: Callable[..., list[str]], means: str, files: Sequence[str]
 ) -> None:
-    assert [file for file in files if changes_key(means, file)] == files
+    assert change_key(means, files) == files
 
 
 @pytest.mark.parametrize(("file", "comment"), [("releases.toml", "#"), ("Broker.tla", "\\*")])

@@ -184,7 +184,7 @@ def delete_inputs(app: Application, count: int = 1) -> None:
     assert row["Topics"][0]["Partitions"][0]["LowWatermark"] == count
 
 
-@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.thorough])])
 def test_an_input_that_was_deleted_on_request_need_not_be_processed(
     broker: InProcessBroker, app: Application, engine: str, request: pytest.FixtureRequest
 ) -> None:
