@@ -46,7 +46,7 @@ test-all: setup $(VENV)/.installed-bench $(VENV)/.installed-book $(JARS)/kafka/.
 lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	nice $(BIN)/mypy # while `make test` waits for brokers and clocks
 	$(BIN)/lint-imports
 
 model-check: setup ## check every model of the small and full tiers with TLC, by the repaired rules and by those of Kafka 4.4, 4.3 and 3.9
