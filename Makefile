@@ -15,7 +15,7 @@ VERDICTS := build/verdicts
 ROOMS := formats wire server clients histories audit watch conform testing traces walks graphs models tla matrix proofs lab ledger
 MAVEN := mvn -q -B --no-transfer-progress
 # Tests write tens of thousands of small files: into memory, where there are 4 GB for them, it takes less time.
-IN_MEMORY := $(shell df -Pk /dev/shm 2> /dev/null | awk 'NR == 2 && $$4 > 4000000 { print "TMPDIR=/dev/shm" }')
+IN_MEMORY := $(if $(TMPDIR),,$(shell df -Pk /dev/shm 2> /dev/null | awk 'NR == 2 && $$4 > 4000000 { print "TMPDIR=/dev/shm" }'))
 # Two workers more than there are processors: some of them wait for a broker, a JVM or the clock.
 PYTEST := $(IN_MEMORY) $(BIN)/pytest -q -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2) --dist loadfile --no-loadscope-reorder
 # Python compiles each module once, not in each of hundreds of processes.
@@ -43,10 +43,11 @@ test-all: setup $(VENV)/.installed-bench $(VENV)/.installed-book $(JARS)/kafka/.
 	$(PYTEST)
 	$(KAFKA_EOS) check graphs --tier full --json $(VERDICTS)/graphs-full.json
 
+# mypy takes the time in which the tests beside it wait.
 lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	nice $(BIN)/mypy # while `make test` waits for brokers and clocks
+	nice $(BIN)/mypy
 	$(BIN)/lint-imports
 
 model-check: setup ## check every model of the small and full tiers with TLC, by the repaired rules and by those of Kafka 4.4, 4.3 and 3.9
