@@ -3,6 +3,7 @@
 Each comparison is a function that returns its differences in words, and has a sibling test that plants one.
 """
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -22,6 +23,7 @@ from kafka_eos.machines.spec_mapping import camel_case, snake_case
 from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.models.registry import Model, Registry, constants_class
 from kafka_eos_checks.models.releases import Releases
+from kafka_eos_checks.mutants import rules
 from kafka_eos_checks.mutants.rules import MUTANTS, UnknownRule, mutated
 from kafka_eos_checks.tla.modules import ModuleFolder
 from kafka_eos_checks.tla.parser import names
@@ -263,6 +265,13 @@ def test_an_override_changes_the_machine_exactly_when_it_changes_what_an_action_
 def test_every_mutant_of_a_rule_is_a_function_and_every_function_a_mutant_in_the_same_words() -> None:
     used = {mutant for entry, rule, mutant in overridden() if rule in SPEC.reached(entry.module, "Next")} | shipped()
     assert differing_mutants(SPEC, MUTANTS, used) == []
+
+
+def test_every_file_of_mutants_counts_and_no_two_functions_have_one_name() -> None:
+    files = Path(rules.__file__).parent.glob("*.py")
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files if file.name != "rules.py"]
+    written = [node.name for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
+    assert sorted(name for name in written if not name.startswith("_")) == sorted(MUTANTS)
 
 
 def test_nothing_in_the_modules_of_mutants_is_unused() -> None:

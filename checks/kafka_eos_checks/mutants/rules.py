@@ -10,30 +10,28 @@ from inspect import isfunction
 from types import ModuleType
 from typing import Any
 
+import kafka_eos_checks.mutants.application_loop
+import kafka_eos_checks.mutants.broker
+import kafka_eos_checks.mutants.consume_transform_produce
+import kafka_eos_checks.mutants.consumer
+import kafka_eos_checks.mutants.consumer_group
+import kafka_eos_checks.mutants.epoch_bump
+import kafka_eos_checks.mutants.external_sink
+import kafka_eos_checks.mutants.idempotent_producer
+import kafka_eos_checks.mutants.leader
+import kafka_eos_checks.mutants.mirror
+import kafka_eos_checks.mutants.producer_ids
+import kafka_eos_checks.mutants.producer_state
+import kafka_eos_checks.mutants.share_partition
+import kafka_eos_checks.mutants.stateful_processor
+import kafka_eos_checks.mutants.transaction_coordinator
+import kafka_eos_checks.mutants.transactional_offsets
+import kafka_eos_checks.mutants.transactional_partition
+import kafka_eos_checks.mutants.transactional_producer
+import kafka_eos_checks.mutants.transactions
+import kafka_eos_checks.mutants.transfer
 from kafka_eos.machines.machine import Machine
 from kafka_eos.machines.spec_mapping import snake_case
-from kafka_eos_checks.mutants import (
-    application_loop,
-    broker,
-    consume_transform_produce,
-    consumer,
-    consumer_group,
-    epoch_bump,
-    external_sink,
-    idempotent_producer,
-    leader,
-    mirror,
-    producer_ids,
-    producer_state,
-    share_partition,
-    stateful_processor,
-    transaction_coordinator,
-    transactional_offsets,
-    transactional_partition,
-    transactional_producer,
-    transactions,
-    transfer,
-)
 
 
 class UnknownRule(ValueError):  # noqa: N818 - named for what is unknown
@@ -46,29 +44,12 @@ PARTS = ("LOG", "LIMITS")
 INSTANCES = ("SEQUENCES", "LEADING", "COORDINATING")
 """The attributes of a machine that have the classes with the rules of modules that its own module instantiates."""
 
-MODULES: tuple[ModuleType, ...] = (
-    application_loop,
-    broker,
-    consume_transform_produce,
-    consumer,
-    consumer_group,
-    epoch_bump,
-    external_sink,
-    idempotent_producer,
-    leader,
-    mirror,
-    producer_ids,
-    producer_state,
-    share_partition,
-    stateful_processor,
-    transaction_coordinator,
-    transactional_offsets,
-    transactional_partition,
-    transactional_producer,
-    transactions,
-    transfer,
-)
-"""One for each module of ``spec/mutants`` whose operators take the place of a machine's rules."""
+MODULES = [
+    module
+    for module in vars(kafka_eos_checks.mutants).values()
+    if isinstance(module, ModuleType) and module.__package__ == __package__
+]
+"""The files of mutants, one for each module of ``spec/mutants`` with rules of a machine: those imported above."""
 
 MUTANTS: dict[str, Callable[..., Any]] = {
     name: function
