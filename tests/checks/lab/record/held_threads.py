@@ -1,4 +1,4 @@
-"""A debugger that holds one thread of a broker, and a client of transaction version 1 that sends raw requests."""
+"""What tests on real brokers share: a debugger that holds one thread, and a client of version 1 with raw requests."""
 
 import subprocess
 import threading
@@ -7,14 +7,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO
 
+import pytest
+
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.brokers.brokers import HOST, LATEST, SMALL_JAVA, Broker, ask
+from kafka_eos_checks.brokers.jars import have_jars
 
 TRANSACTIONAL_ID, TOPIC = "t", "out"
 SECONDS = 60.0
 NOT_YET = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+
+
+def need_kafka(kafka: str) -> None:
+    """Skip the test if there is no Kafka of this release."""
+    if not have_jars(kafka):
+        pytest.skip(f"the jars of Kafka {kafka} are not there; `kafka-eos lab record` fetches them")
 
 
 def java_with_agent(port: int) -> tuple[str, ...]:
@@ -61,6 +70,14 @@ def wait_until(reached: Callable[[], bool]) -> None:
     while not reached():
         assert time.monotonic() < deadline, f"not reached within {SECONDS:.0f} s"
         time.sleep(0.1)
+
+
+def for_a_while(seconds: float) -> Iterator[None]:
+    """Turns in which to look again whether something stays as it is."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        yield
+        time.sleep(0.2)
 
 
 def once_it_is_there(ask_it: Callable[[], Message]) -> Message:

@@ -4,7 +4,6 @@ A debugger holds one thread of the broker between the two halves, as a scheduler
 """
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,20 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.brokers.brokers import Cluster, free_ports
-from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, have_jars
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST
 
-from .held_threads import SECONDS, TOPIC, TRANSACTIONAL_ID, Client, held, java_with_agent, wait_for, wait_until
+from .held_threads import (
+    SECONDS,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    Client,
+    for_a_while,
+    held,
+    java_with_agent,
+    need_kafka,
+    wait_for,
+    wait_until,
+)
 
 COORDINATOR = "kafka.coordinator.transaction.TransactionCoordinator"
 # The line of handleInitProducerId where the transaction is marked PREPARE_EPOCH_FENCE and endTransaction follows.
@@ -27,8 +37,7 @@ STUCK_SECONDS = 5.0
 @pytest.mark.thorough
 @pytest.mark.parametrize("kafka", BETWEEN)
 def test_a_late_fence_aborts_the_next_transaction_and_sends_no_markers(kafka: str, tmp_path: Path) -> None:
-    if not have_jars(kafka):
-        pytest.skip(f"the jars of Kafka {kafka} are not there; `kafka-eos lab record` fetches them")
+    need_kafka(kafka)
     [port] = free_ports(1)
     features = FEATURES.get(kafka)
     with Cluster(tmp_path / "c", kafka=kafka, java=java_with_agent(port), features=features) as cluster:
@@ -48,11 +57,9 @@ def test_a_late_fence_aborts_the_next_transaction_and_sends_no_markers(kafka: st
         assert [answer["ErrorCode"] for answer in answers] == [ErrorCode.PRODUCER_FENCED]
 
         wait_until(lambda: client.state() == "PrepareAbort")
-        until = time.monotonic() + STUCK_SECONDS
-        while time.monotonic() < until:
+        for _ in for_a_while(STUCK_SECONDS):
             assert client.init_producer_id()["ErrorCode"] == ErrorCode.CONCURRENT_TRANSACTIONS
             assert (client.end_for(0), client.end_for(1)) == (3, 2), "readers stop at the second transaction"
-            time.sleep(0.5)
         assert client.state() == "PrepareAbort"
 
         cluster[1].stop()

@@ -4,7 +4,6 @@ A debugger keeps two brokers, the former coordinator and the partition's leader,
 decided, as a network that is cut between them and the controller does. They go on with everything else.
 """
 
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,9 +11,9 @@ import pytest
 
 from kafka_eos.formats.transaction_log import TOPIC as TRANSACTIONS
 from kafka_eos_checks.brokers.brokers import Cluster, free_ports
-from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, have_jars
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST
 
-from .held_threads import TOPIC, TRANSACTIONAL_ID, Client, held, java_with_agent, wait_until
+from .held_threads import TOPIC, TRANSACTIONAL_ID, Client, for_a_while, held, java_with_agent, need_kafka, wait_until
 
 STUCK_SECONDS = 5.0
 LEARNS = "in org.apache.kafka.image.loader.MetadataLoader.maybePublishMetadata"
@@ -25,8 +24,7 @@ LEARNS = "in org.apache.kafka.image.loader.MetadataLoader.maybePublishMetadata"
 @pytest.mark.parametrize("kafka", [KAFKA_VERSION, NEWEST])
 def test_a_former_coordinator_verifies_a_late_batch_and_its_transaction_hangs(kafka: str, tmp_path: Path) -> None:
     """Of four brokers the partition's leader has no copy of the coordinator's log, so the new coordinator has two."""
-    if not have_jars(kafka):
-        pytest.skip(f"the jars of Kafka {kafka} are not there; `kafka-eos lab record` fetches them")
+    need_kafka(kafka)
     settings = {"replica.lag.time.max.ms": "3000"}  # the new coordinator writes once the former one is out of sync
     features = {"transaction.version": 1}
     cluster = Cluster(tmp_path / "c", size=4, features=features, settings=settings, kafka=kafka)
@@ -53,8 +51,6 @@ def test_a_former_coordinator_verifies_a_late_batch_and_its_transaction_hangs(ka
         holding.close()
 
         wait_until(lambda: cluster.partitions(TRANSACTIONS, cluster[leader].port)[number]["LeaderId"] == new)
-        until = time.monotonic() + STUCK_SECONDS
-        while time.monotonic() < until:
+        for _ in for_a_while(STUCK_SECONDS):
             assert (client.end_for(0), client.end_for(1)) == (3, 2), "readers stop at the late batch"
-            time.sleep(0.5)
         assert client.state() == "CompleteAbort", "the coordinator has nothing to end"

@@ -10,7 +10,9 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.consumer_offsets import TOPIC
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.brokers.brokers import SETTINGS, Broker, Cluster, ask, coordinator_partition
-from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, have_jars
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST
+
+from .held_threads import need_kafka
 
 GROUP, INPUT, TRANSACTIONAL_ID = "g", "input", "t"
 SECONDS = 60.0
@@ -64,8 +66,7 @@ def offset_of(answer: Message) -> int | None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("kafka", [KAFKA_VERSION, NEWEST])
 def test_a_replaced_group_coordinator_gives_an_offset_that_was_replaced_too(kafka: str, tmp_path: Path) -> None:
-    if not have_jars(kafka):
-        pytest.skip(f"the jars of Kafka {kafka} are not there; `kafka-eos lab record` fetches them")
+    need_kafka(kafka)
     number = coordinator_partition(GROUP, int(SETTINGS["offsets.topic.num.partitions"]))
     with Cluster(tmp_path / "c", size=3, kafka=kafka) as cluster:
         cluster.create_topic(INPUT)

@@ -3,7 +3,6 @@
 One byte of a record is changed on the disk, far enough back that the broker does not look at it when it starts.
 """
 
-import time
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,9 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.formats.transaction_log import TransactionState, decode_value
 from kafka_eos_checks.brokers.brokers import Broker, Cluster
-from kafka_eos_checks.brokers.jars import RECORDED, have_jars
+from kafka_eos_checks.brokers.jars import RECORDED
 
-from .held_threads import TRANSACTIONAL_ID, Client, wait_until
+from .held_threads import TRANSACTIONAL_ID, Client, for_a_while, need_kafka, wait_until
 
 STATUS = 16  # the byte of a value that has the state
 NO_STATE = 99
@@ -41,8 +40,7 @@ def damage_end_of_transaction(broker: Broker) -> None:
 @pytest.mark.parametrize("kafka", RECORDED)
 def test_a_coordinator_takes_its_partition_for_loaded_although_it_read_half_of_it(kafka: str, tmp_path: Path) -> None:
     """The transactional ids are of one partition: the state of each is the one that it had at the damaged record."""
-    if not have_jars(kafka):
-        pytest.skip(f"the jars of Kafka {kafka} are not there; `kafka-eos lab record` fetches them")
+    need_kafka(kafka)
     with Cluster(tmp_path / "c", kafka=kafka) as cluster:
         broker = cluster[1]
         for topic in ("decided", "fenced", "hanging"):
@@ -79,7 +77,5 @@ def test_a_coordinator_takes_its_partition_for_loaded_although_it_read_half_of_i
         assert hanging.end(committed=True)["ErrorCode"] == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         again = Client(broker, broker, "e", "hanging")
         assert again.producer_id != hanging.producer_id
-        until = time.monotonic() + STUCK_SECONDS
-        while time.monotonic() < until:
+        for _ in for_a_while(STUCK_SECONDS):
             assert (hanging.end_for(0), hanging.end_for(1)) == (1, 0)
-            time.sleep(0.5)

@@ -7,11 +7,11 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.brokers.brokers import HOST, Cluster
-from kafka_eos_checks.brokers.jars import RECORDED, have_jars
+from kafka_eos_checks.brokers.jars import RECORDED
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import Address, Connection
 
-from .held_threads import SECONDS, TRANSACTIONAL_ID, once_it_is_there
+from .held_threads import SECONDS, TRANSACTIONAL_ID, need_kafka, once_it_is_there
 
 LAST_EPOCH = 32_766  # the epoch after it is kept for fencing
 
@@ -45,8 +45,7 @@ class Client:
 def test_a_lost_answer_at_the_last_epoch_fails_the_retry(
     kafka: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    if not have_jars(kafka):
-        pytest.skip(f"the jars of Kafka {kafka} are not there; `kafka-eos lab record` fetches them")
+    need_kafka(kafka)
     with Cluster(tmp_path / "c", kafka=kafka) as cluster:
         cluster.coordinator(TRANSACTIONAL_ID)
         client = Client(cluster[1].port)

@@ -1,7 +1,6 @@
 """A request for markers of several transactions, of which one fails, on a real broker: what becomes of the others."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,14 +12,13 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.wire.protocol import load_codec
 from kafka_eos_checks.brokers.brokers import Broker, Cluster, ask
 from kafka_eos_checks.brokers.faults import NO_FAULT, Fault, FaultKind, Plan
-from kafka_eos_checks.brokers.jars import RECORDED, clients_jar, have_jars
+from kafka_eos_checks.brokers.jars import RECORDED, clients_jar
 from kafka_eos_checks.brokers.journal import Journal
 from kafka_eos_checks.brokers.proxy import Proxy, Route
 
-from .held_threads import SECONDS, TRANSACTIONAL_ID, Client, wait_until
+from .held_threads import SECONDS, TRANSACTIONAL_ID, Client, for_a_while, need_kafka, wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.thorough, pytest.mark.parametrize("kafka", RECORDED)]
-UNKNOWN_TOPIC_OR_PARTITION = 3
 FIRST, LAST, LATER = "b", "c", "d"  # transactional ids of the partitions 0, 1 and 0 of __transaction_state
 STUCK_SECONDS = 3.0  # less than the 5 s of the brokers' request.timeout.ms
 
@@ -59,8 +57,7 @@ class TwoInOne(Plan):
 @contextmanager
 def started(kafka: str, folder: Path) -> Iterator[tuple[Cluster, Broker, Proxy]]:
     """A broker that sends its markers to itself through the proxy."""
-    if not have_jars(kafka):
-        pytest.skip(f"the jars of Kafka {kafka} are not there; `kafka-eos lab record` fetches them")
+    need_kafka(kafka)
     cluster = Cluster(folder / "kafka", kafka=kafka, settings={"inter.broker.listener.name": "PROXY"})
     broker = cluster[1]
     route = Route(broker.name, broker.advertised_port, broker.proxied_port)
@@ -107,15 +104,13 @@ def test_a_topic_that_is_deleted_before_the_markers_arrive_holds_all_transaction
         plan.arrives.set()
 
         assert later.end(committed=True)["ErrorCode"] == ErrorCode.NONE
-        until = time.monotonic() + STUCK_SECONDS
-        while time.monotonic() < until:
+        for _ in for_a_while(STUCK_SECONDS):
             assert later.end_for(1) == 1, "readers do not get what was committed after it"
             assert stays.error_of_add() == ErrorCode.CONCURRENT_TRANSACTIONS, "nor does its producer go on"
-            time.sleep(0.2)
         wait_until(lambda: {each.state() for each in (stays, goes, later)} == {"CompleteCommit"})
         assert later.end_for(1) == later.end_for(0)
-        assert errors(broker, "gone", "t") == [UNKNOWN_TOPIC_OR_PARTITION, 0], "if it is not the last one"
-        assert errors(broker, "t", "gone", "t") == [0, UNKNOWN_TOPIC_OR_PARTITION, 0]
+        assert errors(broker, "gone", "t") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0], "if it is not the last one"
+        assert errors(broker, "t", "gone", "t") == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
 
 
 def test_a_marker_that_is_refused_leaves_it_and_the_others_of_its_request_undecided_until_the_coordinator_restarts(
@@ -136,11 +131,9 @@ def test_a_marker_that_is_refused_leaves_it_and_the_others_of_its_request_undeci
         changed = {"ResourceType": 2, "ResourceName": "small", "Configs": larger}
         ask(broker.port, "IncrementalAlterConfigs", 1, {"Resources": [changed], "ValidateOnly": False}, SECONDS)
 
-        until = time.monotonic() + 2 * STUCK_SECONDS
-        while time.monotonic() < until:
+        for _ in for_a_while(2 * STUCK_SECONDS):
             assert [each.state() for each in (refused, other)] == ["PrepareAbort", "PrepareAbort"]
             assert other.init_producer_id()["ErrorCode"] == ErrorCode.CONCURRENT_TRANSACTIONS
-            time.sleep(0.5)
         broker.stop()
         broker.start()
         cluster.wait_ready()
