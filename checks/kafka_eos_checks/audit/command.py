@@ -1,7 +1,6 @@
 """``kafka-eos audit``: log directories, recordings and histories, judged by the rules of exactly-once."""
 
 import argparse
-import errno
 import os
 import sys
 from contextlib import ExitStack, contextmanager
@@ -342,9 +341,11 @@ def _print_bill(bill: "Bill") -> None:
 
 def _remedy(error: Exception) -> str:
     """The remedy for an error whose message has none, with what comes before it; "" for others."""
+    from kafka_eos_checks.kit.outputs import is_full  # noqa: PLC0415
+
     if isinstance(error, PermissionError):
         return "; run it as the user of the broker, or audit a copy"
-    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT} and error.filename is None:
+    if is_full(error) and error.filename is None:
         return f" in {gettempdir()}, where rows wait between stages; make room, or set TMPDIR to another folder"
     return ""
 

@@ -1,7 +1,6 @@
 """``kafka-eos headers``: the batch headers of log directories as Parquet, to audit them elsewhere."""
 
 import argparse
-import errno
 import os
 import shutil
 import sys
@@ -10,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafka_eos_checks.kit.outputs import unwritten
+from kafka_eos_checks.kit.outputs import is_full, unwritten
 from kafka_eos_checks.kit.recording import given_path
 from kafka_eos_checks.kit.verdict import first_of
 
@@ -79,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(_write(folders, arguments.out, arguments.topic))
     except (UnusableInput, NotALogDirectory, OSError) as error:
         said = str(error)
-        if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        if is_full(error):
             said = f"{unwritten(arguments.out, error)}; then call again: what is written is kept"
         print(f"kafka-eos headers: {said}", file=sys.stderr)
         return 2

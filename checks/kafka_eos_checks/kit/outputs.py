@@ -1,10 +1,11 @@
 """Files that a command writes when its work is done: checked before the work begins, and again when they fail."""
 
+import errno
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, TypeGuard
 
 # Of a log directory and a recording; nobody asks for verdicts in a file of such a name.
 _READ_SUFFIXES = {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".metadata", ".properties", ".xz", ".edn"}
@@ -111,6 +112,11 @@ def check_output(path: Path, *, makes_folder: bool = False) -> None:
             path.resolve().unlink()  # of a link, the file that it names
     except OSError as error:
         raise Unwritable(unwritten(path, error)) from error
+
+
+def is_full(error: Exception) -> TypeGuard[OSError]:
+    """Whether the disk, or its quota, has no room for what was written."""
+    return isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
 def unwritten(path: Path, error: OSError) -> str:

@@ -26,6 +26,7 @@ from kafka_eos_checks.audit.rules import (
 from kafka_eos_checks.audit.rules import log as log_rules
 from kafka_eos_checks.audit.rules.log import Reason
 from kafka_eos_checks.audit.rules.transactions import names as t
+from kafka_eos_checks.audit.segments.header_tables import SUFFIX
 from kafka_eos_checks.kit.verdict import Verdict
 
 READABLE = "readable"
@@ -194,9 +195,9 @@ def dump_of(finding: Finding, place: Place) -> str:
 def _filled(template: str, finding: Finding, place: Place) -> str:
     names = ("topic", "partition", "offset", "file", "producer_id", "producer_epoch", "base_sequence")
     fields = {name: getattr(finding, name) for name in names}
-    if finding.file.endswith(".parquet"):  # Kafka's tool reads the segment of which the table of headers was made
+    if finding.file.endswith(SUFFIX):  # Kafka's tool reads the segment of which the table of headers was made
         place = place._replace(directory="LOG_DIR/", unpack="")
-        fields["file"] = f"{finding.file.partition('.')[0]}.log"
+        fields["file"] = f"{finding.file.removesuffix(SUFFIX)}log"
     around = _AROUND.format(position=finding.position) if finding.position is not None else ""
     return template.format(**fields, **place._asdict(), around=around, writer=_writer_of(finding))
 
