@@ -311,7 +311,7 @@ def test_brokers_with_zookeeper_take_batches_and_nothing_is_left_running(tmp_pat
 
 
 @pytest.mark.broker
-@pytest.mark.thorough
+@pytest.mark.thorough  # takes long
 @pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
 def test_a_partition_has_the_replicas_it_is_given_and_changes_its_leader_without_a_crash(tmp_path: Path) -> None:
     with Cluster(tmp_path / "c", size=2) as cluster:

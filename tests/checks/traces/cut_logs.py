@@ -1,4 +1,4 @@
-"""Logs as the cleaner and retention leave them behind."""
+"""Logs as the cleaner and retention leave them behind, and the seeds of tests that draw such logs."""
 
 import shutil
 from pathlib import Path
