@@ -85,9 +85,6 @@ def spark() -> Iterator[Any]:
     """One local session for all tests."""
     pytest.importorskip("pyspark.sql")
     with session() as made:
-        # generated code needs rows in millions to be worth its compilation, a quarter of the JVM's CPU time here
-        made.conf.set("spark.sql.codegen.wholeStage", "false")
-        made.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         yield made
 
 

@@ -1,5 +1,6 @@
 """The places of the project's own files: in a clone, or those that the wheel carries."""
 
+import os
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -49,6 +50,13 @@ def pom_file() -> Path:
 def build_folder() -> Path:
     """The folder of what commands fetch, keep and find again: ``build/`` of the clone, else of the current folder."""
     return (CLONE if is_clone() else Path.cwd()) / "build"
+
+
+def cache_folder() -> Path:
+    """The folder of what only saves time, and may be deleted: ``build/`` of the clone, else the user's cache."""
+    if is_clone():
+        return build_folder()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafka-eos"
 
 
 def output_folder() -> Path:

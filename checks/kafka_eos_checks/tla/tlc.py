@@ -13,11 +13,11 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
+from kafka_eos_checks.kit.class_archive import class_archive, sharing_options
 from kafka_eos_checks.kit.missing import MissingExtra, find_java
 from kafka_eos_checks.kit.paths import build_folder, pom_file
 from kafka_eos_checks.tla.behaviour import Step
@@ -47,7 +47,6 @@ _ACTION_COVERAGE = 2772
 _VERDICTS = {_TEMPORAL_VIOLATED: "violates a temporal property", _DEADLOCK: "deadlocks", _SUCCESS: "holds"}
 _HEADINGS = {2121, 2264}  # of a counterexample, with the severity of an error
 _ERROR_SEVERITY = 1
-_CLASSES = "classes.jsa"
 
 _START = re.compile(r"@!@!@STARTMSG (-?\d+):(\d+) @!@!@")
 _END = re.compile(r"@!@!@ENDMSG -?\d+ @!@!@")
@@ -171,29 +170,20 @@ def _fetch_jar(folder: Path) -> None:
         raise TlcMissing(f"Maven could not fetch {JAR_NAME}:\n{(run.stdout + run.stderr).strip()}")
 
 
-def class_archive(java: str, jar: Path) -> Path:
-    """The archive of TLC's loaded classes, with which Java starts in two thirds of the time.
+def java_start(java: str, jar: Path, *, write: bool = False) -> list[str]:
+    """Java and its options for a quick start of a class of TLC's jar.
 
-    The first short run writes it. Java does not use the archive of another jar or of another Java.
+    Args:
+        java: the program.
+        jar: TLC's jar.
+        write: whether the run may write the archive of TLC's classes, if there is none.
     """
-    program = Path(java).resolve()
-    made_by = f"{program} {program.stat().st_mtime_ns} {jar}"
-    return build_folder() / "classes" / f"tlc-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}.jsa"
-
-
-def java_start(java: str, jar: Path) -> list[str]:
-    """Java and its options for a quick start of a class of TLC's jar."""
-    archive = class_archive(java, jar)
-    # Java's log would tell on the standard output that it cannot use an archive.
-    return [java, "-Xlog:disable", *([f"-XX:SharedArchiveFile={archive}"] if archive.is_file() else [])]
+    return [java, *sharing_options(class_archive("tlc", java, jar), write=write, at_once=True)]
 
 
 def command_line(job: Job, jar: Path, temporary: Path) -> list[str]:
     """The command that runs a job, with its private folders below ``temporary``."""
-    program = find_java()
-    java = java_start(program, jar)
-    if job.short and not class_archive(program, jar).is_file():
-        java.append(f"-XX:ArchiveClassesAtExit={temporary / _CLASSES}")
+    java = java_start(find_java(), jar, write=job.short)
     java += ["-XX:+UseSerialGC" if job.workers == 1 else "-XX:+UseParallelGC", f"-Xmx{job.heap}"]
     if job.short:
         java.append("-XX:TieredStopAtLevel=1")
@@ -246,20 +236,9 @@ def run(job: Job, on_progress: Callable[[Progress], None] | None = None) -> Resu
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
-        if process.returncode >= 0:
-            _keep_classes(temporary / _CLASSES, class_archive(find_java(), jar))
     if expired.is_set():
         reading.verdict, reading.errors = "times out", [f"after {job.timeout:.0f} s"]
     return reading.result(process.returncode, monotonic() - began)
-
-
-def _keep_classes(made: Path, archive: Path) -> None:
-    """Give the archive that Java has written to later runs, whole or not at all."""
-    with suppress(OSError):  # most runs write none, and without one Java only starts more slowly
-        waiting = archive.with_name(f"{made.parent.name}.jsa")
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(made, waiting)
-        waiting.replace(archive)
 
 
 def messages(lines: Iterable[str]) -> Iterator[tuple[int, int, str]]:

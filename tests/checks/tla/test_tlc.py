@@ -42,7 +42,7 @@ def test_later_runs_take_the_loaded_classes_of_the_first_one_and_find_the_same_w
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jar = tlc.find_jar().resolve()
-    archive = tmp_path / "classes" / tlc.class_archive(find_java(), jar).name
+    archive = tmp_path / "classes" / "tlc.jsa"
     monkeypatch.setattr(tlc, "class_archive", lambda *_: archive)
     first = run(registry, bounded(invariants=("IsFull",)))
     assert first.verdict == "violates IsFull", "by the initial state"
@@ -175,18 +175,24 @@ def test_progress_is_told_while_tlc_runs() -> None:
     assert told == [tlc.Progress(generated=1010, distinct=8, queue=3, depth=2)]
 
 
-def test_the_command_has_what_the_job_asks_for_and_nothing_else(tmp_path: Path) -> None:
+def test_the_command_has_what_the_job_asks_for_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tlc, "class_archive", lambda *_: tmp_path / "classes" / "tlc.jsa")
     jar = tmp_path / "tla2tools.jar"
     alone = tlc.command_line(Job(folder=tmp_path, module="M"), jar, tmp_path)
     assert "-XX:+UseSerialGC" in alone
     assert alone[alone.index("-workers") + 1] == "1"
     assert not {"-dump", "-coverage"}.intersection(alone)
-    job = Job(folder=tmp_path, module="M", workers=4, coverage=True, dump=tmp_path / "graph.dot")
+    assert any(option.startswith("-XX:ArchiveClassesAtExit") for option in alone)  # a short first run
+    job = Job(folder=tmp_path, module="M", workers=4, coverage=True, dump=tmp_path / "graph.dot", short=False)
+    (tmp_path / "classes" / "tlc.jsa").unlink()
     several = tlc.command_line(job, jar, tmp_path)
     assert "-XX:+UseParallelGC" in several
     assert several[several.index("-workers") + 1] == "4"
     assert several[several.index("-dump") + 2] == str(tmp_path / "graph.dot")
     assert "-coverage" in several
+    assert not any(option.startswith("-XX:ArchiveClassesAtExit") for option in several)
 
 
 def test_the_coverage_counts_the_steps_of_an_action_and_not_only_those_to_new_states() -> None:

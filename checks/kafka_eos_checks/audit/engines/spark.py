@@ -29,6 +29,7 @@ from kafka_eos_checks.audit.engines.cost import cpu_seconds_of
 from kafka_eos_checks.audit.engines.engine import ANSWER, ASKED, Item, Result, Row, answered, charged_rows
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.quoting import key_of_names, use_key
+from kafka_eos_checks.kit.class_archive import class_archive, sharing_options
 from kafka_eos_checks.kit.memory import keep_modules
 from kafka_eos_checks.kit.missing import MissingExtra, find_java, need
 from kafka_eos_checks.kit.progress import part_progress
@@ -321,12 +322,20 @@ def batched(rows: Iterable[Row], count: int) -> Iterator[list[Row]]:
 
 
 def _to_arrow(rows: Sequence[Row]) -> "pa.RecordBatch":
+    """Rows as a batch for the JVM, built of buffers: ``pa.array`` of a list imports pandas, in each worker."""
+    import numpy as np  # noqa: PLC0415
     import pyarrow as pa  # noqa: PLC0415
 
     schema = arrow_schema(ROW_COLUMNS)
     values = [packed(row.value) for row in rows]
-    columns = [[row.kind for row in rows], [row.key for row in rows], values]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    kinds = np.array([row.kind for row in rows], np.int32)
+    keys = np.array([row.key for row in rows], np.int64)
+    ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
+    buffers: list[list[Any]] = [[kinds], [keys], [ends, b"".join(values)]]
+    arrays = [
+        pa.Array.from_buffers(field.type, len(rows), [None, *(pa.py_buffer(each) for each in own)])
+        for field, own in zip(schema, buffers, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -339,7 +348,8 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
 
     A new session connects to the cluster that ``spark-submit`` or ``SPARK_REMOTE`` names, with that cluster's settings;
     otherwise it is local. The JVM of a local session uses only its first compiler (C1): it only hands tasks to workers,
-    and the second compiler takes more CPU time than that work.
+    and the second compiler takes more CPU time than that work. It takes its classes from an archive
+    (:mod:`kafka_eos_checks.kit.class_archive`), which a session writes that begins some minutes after the first one.
 
     Args:
         given: a session that is used as it is and stays open.
@@ -371,16 +381,17 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         return
     java = find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise local mode takes the first python3 on the path
-    log4j = Path(__file__).with_name("log4j2.properties")
-    settings = [f"-Dlog4j2.configurationFile={log4j}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     builder = sql.SparkSession.builder.master("local[*]").appName("kafka-eos")
     for name, value in {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": " ".join(settings),
+        "spark.driver.extraJavaOptions": " ".join(f'"{option}"' for option in _java_options(java)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.adaptive.enabled": "false",  # otherwise each shuffle is a job of its own
+        "spark.sql.codegen.wholeStage": "false",  # generated code needs rows in millions to be worth its compilation
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.python.daemon.module": "kafka_eos_checks.audit.engines.python_daemon",
         "spark.sql.shuffle.partitions": str(shuffle_count(os.cpu_count())),
         "spark.rdd.compress": "false",  # values are compressed, see `packed`
         "spark.shuffle.compress": "false",
@@ -404,6 +415,16 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         finally:
             with suppress(*spark_failures()):
                 made.stop()
+
+
+def _java_options(java: str) -> list[str]:
+    """The options of a local session's JVM, for a quick start."""
+    home = os.environ.get("SPARK_HOME") or Path(need("pyspark", "spark").__file__ or "").parent
+    log4j = Path(__file__).with_name("log4j2.properties")
+    options = [f"-Dlog4j2.configurationFile={log4j}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    with suppress(OSError):  # SPARK_HOME may be wrong, which Spark tells
+        options += sharing_options(class_archive("spark", java, Path(home, "jars")), write=True)
+    return options
 
 
 @contextmanager

@@ -93,6 +93,38 @@ def test_every_item_is_run_once_and_neighbours_in_different_tasks(spark: "SparkS
         assert engine.collect(0, rows) == [(item, item % count) for item in items]
 
 
+def where_pyspark_is(item: int) -> Iterator[Row]:
+    import pyspark  # noqa: PLC0415 - of Spark's worker
+
+    yield Row(0, item, pyspark.__file__)
+
+
+@pytest.mark.spark
+def test_workers_import_pyspark_as_installed_because_that_in_the_zip_is_compiled_each_time(
+    spark: "SparkSession",
+) -> None:
+    import pyspark  # noqa: PLC0415
+
+    with SparkEngine(spark) as engine:
+        rows = engine.map(where_pyspark_is, [1], [0], "pyspark")
+        assert engine.collect(0, rows) == [(1, pyspark.__file__)]
+
+
+def test_rows_go_to_the_jvm_without_an_import_of_pandas() -> None:
+    pytest.importorskip("pyarrow")
+    code = """
+import sys
+from kafka_eos_checks.audit.engines.engine import Row
+from kafka_eos_checks.audit.engines.spark import _batches, unpacked
+[batch] = _batches([Row(1, -5, "a"), Row(2, 1 << 40, ["b", 7])])
+assert "pandas" not in sys.modules
+kinds, keys, values = (column.to_pylist() for column in batch.columns)
+print(kinds, keys, [unpacked(value) for value in values])
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("[1, 2] [-5, 1099511627776] ['a', ['b', 7]]\n", "")
+
+
 @pytest.mark.spark
 def test_the_rows_of_an_audit_and_of_a_replay_are_taken_off_the_disks(spark: "SparkSession", tmp_path: Path) -> None:
     def kept() -> int:
