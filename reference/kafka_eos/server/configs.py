@@ -482,10 +482,11 @@ def altered(
                 why = f"Can't {operation.name} to key {name} because its type is not LIST."
                 raise Rejected(ErrorCode.INVALID_CONFIG, why)
             present, given = elements(after.get(name, inherited(config))), elements(value or "")
-            if operation is Operation.APPEND:
-                present += [each for each in given if each not in present]
-            else:
-                present = [each for each in present if each not in given]
+            for each in given:
+                if operation is Operation.APPEND and each not in present:
+                    present.append(each)
+                elif operation is Operation.SUBTRACT and each in present:
+                    present.remove(each)
             after[name] = ",".join(present)
     return after
 

@@ -156,6 +156,18 @@ def test_the_largest_levels_of_compression_are_those_of_kafka(wire: Wire) -> Non
     assert errors == {-2: E.INVALID_CONFIG, -1: E.NONE, 0: E.INVALID_CONFIG, 1: E.NONE}
 
 
+def test_an_element_is_added_to_a_list_once(wire: Wire) -> None:
+    create(wire)
+    found = []
+    for operation, text in ((2, "delete,compact,compact"), (3, "delete,delete"), (2, "compact")):
+        change = {"Name": "cleanup.policy", "ConfigOperation": operation, "Value": text}
+        resource = {"ResourceType": TOPIC, "ResourceName": "n", "Configs": [change]}
+        [row] = wire.ask("IncrementalAlterConfigs", 1, Resources=[resource])["Responses"]
+        assert row["ErrorCode"] == E.NONE
+        found.append(value(wire, TOPIC, "n", "cleanup.policy")[0])
+    assert found == ["delete,compact", "compact", "compact"]
+
+
 @pytest.mark.parametrize(("name", "bits"), [("segment.index.bytes", 31), ("retention.bytes", 63)])
 def test_a_number_has_to_fit_its_type(name: str, bits: int, wire: Wire) -> None:
     create(wire)
@@ -175,6 +187,10 @@ def test_a_compacted_topic_needs_keys(wire: Wire) -> None:
         "errors at most: [RecordError(batchIndex=1, message='Compacted topic cannot accept message without key in "
         "topic partition n-0')]"
     )
+    late = Record(key=b"k", timestamp_delta=3_600_001)
+    for records, error in (([Record(), late], E.INVALID_RECORD), ([late, Record()], E.INVALID_TIMESTAMP)):
+        refused = send(wire, records=[replace(each, offset_delta=place) for place, each in enumerate(records)])
+        assert (refused["ErrorCode"], len(refused["RecordErrors"])) == (error, 2), "the first record's error"
     assert send(wire, records=[Record(key=b""), Record(key=b"k", offset_delta=1)])["BaseOffset"] == 0
     assert alter(wire, TOPIC, "n", cleanup_policy="delete") == E.NONE
     assert send(wire)["BaseOffset"] == 2
