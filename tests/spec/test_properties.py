@@ -275,3 +275,12 @@ def test_a_leaders_last_stable_offset_is_that_of_the_first_undecided_batch(unsta
     held = Map(producerId=1, firstOffset=unstable, lastOffset=-1)
     state = leader(entries, transactions=frozenset({held}))
     assert holds("LeaderTwoProducersBriefly", "StableIsDecided", leader=state) is is_right
+
+
+@pytest.mark.parametrize("first", ["transactional", "plain", "commit", "abort"])
+@pytest.mark.parametrize("last", ["transactional", "plain", "commit", "abort"])
+def test_a_leaders_index_leads_from_a_batch_of_a_transaction_to_an_abort(first: str, last: str) -> None:
+    entries = [Map(offset=offset, kind=kind, producerId=0, epoch=0) for offset, kind in enumerate((first, last))]
+    index = (Map(producerId=0, firstOffset=0, lastOffset=1, lastStableOffset=2),)
+    is_right = (first, last) == ("transactional", "abort")
+    assert holds("LeaderTwoProducersBriefly", "IndexIsOfLog", leader=leader(entries, abortedIndex=index)) is is_right
