@@ -446,6 +446,8 @@ STEPS: dict[str, list[Step]] = {
         ("Incremental", TOPIC, "T", [(POLICY, APPEND, "delete,compact")]),
         ("Incremental", TOPIC, "T", [(POLICY, SUBTRACT, "compact")]),
         ("Incremental", TOPIC, "T", [(POLICY, APPEND, "compact,compact")]),
+        ("Incremental", TOPIC, "T", [(POLICY, SET, "compact, compact"), (SIZE, SET, "+02000 ")]),
+        ("Incremental", TOPIC, "T", [(POLICY, SUBTRACT, "compact")]),
         ("Incremental", TOPIC, "T", [(SIZE, DELETE, "xx")]),
         ("Incremental", TOPIC, "T", [(SIZE, DELETE, None), ("nonesuch", DELETE, None)]),
         ("Incremental", TOPIC, "T", []),

@@ -168,6 +168,14 @@ def test_an_element_is_added_to_a_list_once(wire: Wire) -> None:
     assert found == ["delete,compact", "compact", "compact"]
 
 
+def test_a_value_is_told_in_its_usual_spelling(wire: Wire) -> None:
+    given = {"cleanup.policy": "compact, compact", "max.message.bytes": "+02000 ", "preallocate": "TRUE"}
+    create(wire, **{name.replace(".", "_"): text for name, text in given.items()})
+    assert [value(wire, TOPIC, "n", name)[0] for name in given] == ["compact", "2000", "true"]
+    alter(wire, BROKER, "", message_max_bytes="+02000 ")
+    assert value(wire, BROKER, "1", "message.max.bytes")[0] == "2000"
+
+
 @pytest.mark.parametrize(("name", "bits"), [("segment.index.bytes", 31), ("retention.bytes", 63)])
 def test_a_number_has_to_fit_its_type(name: str, bits: int, wire: Wire) -> None:
     create(wire)
