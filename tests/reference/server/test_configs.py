@@ -455,6 +455,9 @@ def test_a_broker_tells_the_settings_with_which_it_was_started(make: Make) -> No
         "producer.id.expiration.ms": "86400000",
         "group.consumer.session.timeout.ms": "45000",
         "group.consumer.heartbeat.interval.ms": "2500",
+        "group.max.size": "1000",
+        "fetch.max.bytes": str(55 << 20),
+        "socket.request.max.bytes": str(100 << 20),
         "connections.max.idle.ms": "600000",
     }
     assert {name: value(wire, BROKER, "1", name)[0] for name in expected} == expected
