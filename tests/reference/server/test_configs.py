@@ -245,6 +245,8 @@ def test_a_topic_is_on_as_many_brokers_as_it_was_asked_for(make: Make, tmp_path:
     wire = make(3, storage=Directory(tmp_path))
     assert create(wire, "four", 4) == E.INVALID_REPLICATION_FACTOR
     assert create(wire, "three", 3, 2) == E.NONE
+    default = {"Name": "one", "NumPartitions": 1, "ReplicationFactor": -1}
+    assert wire.ask("CreateTopics", 7, Topics=[default])["Topics"][0]["ReplicationFactor"] == 1
     assigned = [{"PartitionIndex": 0, "BrokerIds": [3, 1]}]
     topic = {"Name": "two", "NumPartitions": -1, "ReplicationFactor": -1, "Assignments": assigned}
     for number in ("NumPartitions", "ReplicationFactor"):  # the assignment says both
