@@ -275,3 +275,27 @@ def test_a_leaders_last_stable_offset_is_that_of_the_first_undecided_batch(unsta
     held = Map(producerId=1, firstOffset=unstable, lastOffset=-1)
     state = leader(entries, transactions=frozenset({held}))
     assert holds("LeaderTwoProducersBriefly", "StableIsDecided", leader=state) is is_right
+
+
+@pytest.mark.parametrize("first", ["transactional", "plain", "commit", "abort"])
+@pytest.mark.parametrize("last", ["transactional", "plain", "commit", "abort"])
+def test_a_leaders_index_leads_from_a_batch_of_a_transaction_to_an_abort(first: str, last: str) -> None:
+    entries = [Map(offset=offset, kind=kind, producerId=0, epoch=0) for offset, kind in enumerate((first, last))]
+    index = (Map(producerId=0, firstOffset=0, lastOffset=1, lastStableOffset=2),)
+    is_right = (first, last) == ("transactional", "abort")
+    assert holds("LeaderTwoProducersBriefly", "IndexIsOfLog", leader=leader(entries, abortedIndex=index)) is is_right
+
+
+@pytest.mark.parametrize("name", ["InSyncHaveCommitted", "EligibleHaveCommitted"])
+def test_a_replica_that_runs_and_may_lead_has_the_committed_batches(name: str) -> None:
+    batch = Map(offset=0, count=1, value=1)
+    for entries, is_right in (
+        ((batch,), True),
+        ((batch, batch.set("offset", 1)), True),
+        ((), False),
+        ((batch.set("value", 2),), False),
+    ):
+        state = {"replicas": Map(a=Map(entries=(batch,)), b=Map(entries=entries)), "leader": "a", "highWatermark": 1}
+        for alive, holding in (({"a", "b"}, is_right), ({"a"}, True)):
+            state |= {"alive": frozenset(alive), "isr": frozenset({"a", "b"}), "elr": frozenset({"b"})}
+            assert holds("EligibleLeaders", name, **state) is holding

@@ -142,6 +142,13 @@ class Config:
             raise self._refused(*wrong)
         return value
 
+    def described(self, text: str) -> str:
+        """A value as it is told, whatever spelling it was given in.    Kafka: ConfigDef.convertToString."""
+        value = self.parsed(text)
+        if isinstance(value, list):
+            return ",".join(dict.fromkeys(value))
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
     def _read(self, text: str, given: str) -> Any:
         match self.type:
             case ConfigType.BOOLEAN:
@@ -370,7 +377,7 @@ class Configs:
     def topic_synonyms(self, topic: str, config: Config, node: int) -> list[Synonym]:
         """The values of a topic's configuration, the one that counts first."""
         own = self.topics.get(topic, {}).get(config.name)
-        found = [Synonym(config.name, own, Source.TOPIC)] if own is not None else []
+        found = [Synonym(config.name, config.described(own), Source.TOPIC)] if own is not None else []
         return found + self.broker_synonyms(config, str(node))
 
     def broker_synonyms(self, config: Config, broker: str) -> list[Synonym]:
@@ -482,10 +489,11 @@ def altered(
                 why = f"Can't {operation.name} to key {name} because its type is not LIST."
                 raise Rejected(ErrorCode.INVALID_CONFIG, why)
             present, given = elements(after.get(name, inherited(config))), elements(value or "")
-            if operation is Operation.APPEND:
-                present += [each for each in given if each not in present]
-            else:
-                present = [each for each in present if each not in given]
+            for each in given:
+                if operation is Operation.APPEND and each not in present:
+                    present.append(each)
+                elif operation is Operation.SUBTRACT and each in present:
+                    present.remove(each)
             after[name] = ",".join(present)
     return after
 

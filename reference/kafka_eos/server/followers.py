@@ -223,7 +223,7 @@ class ConsumerGroups:
             follower.assignor = row["ServerAssignor"]
         old_pattern = follower.pattern
         changed = subscribe(follower, row["SubscribedTopicNames"], row.get("SubscribedTopicRegex"))
-        if follower.pattern is not None and changed.pattern:
+        if follower.pattern is not None and not follower.resolved:  # new, or a restart came before it was resolved
             others = [each for each in group.followers.values() if each is not follower]
             follower.resolved = any(each.pattern == follower.pattern and each.resolved for each in others)
             if not follower.resolved:

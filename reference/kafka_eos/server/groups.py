@@ -129,11 +129,10 @@ class Member:
         return dict(self.protocols).get(protocol or "", self.protocols[0][1])
 
     def update(self, row: Message) -> None:
-        """Update the member from a JoinGroup request.    Kafka: ClassicGroup.updateMember."""
+        """Update the member from a JoinGroup request.    Kafka: ClassicGroup.updateMember, JoinGroupRequest."""
         self.protocols = [(p["Name"], p["Metadata"]) for p in row["Protocols"]]
         self.session_ms = row["SessionTimeoutMs"]
-        rebalance_ms: int = row.get("RebalanceTimeoutMs", -1)
-        self.rebalance_ms = rebalance_ms if rebalance_ms >= 0 else self.session_ms
+        self.rebalance_ms = row.get("RebalanceTimeoutMs", self.session_ms)  # version 0 has none
 
     def tell(self, error: ErrorCode, member_id: str = "") -> None:
         """Answer the waiting requests with an error."""

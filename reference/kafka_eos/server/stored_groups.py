@@ -173,7 +173,6 @@ def _following(names: Mapping[UUID, str], row: Message, epoch: int) -> Following
     revoking = _partitions(names, row["PartitionsPendingRevocation"], max(own, 0))
     return Following(
         epoch=epoch if own == LEAVE_FOR_A_WHILE else own,
-        since=min([own, *assigned.values()]),
         assigned=frozenset(assigned),
         revoking=frozenset(revoking),
         assignment_epochs=Map(assigned | revoking),

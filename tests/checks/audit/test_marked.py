@@ -35,6 +35,13 @@ def test_a_marker_stands_at_its_time_once_for_all_replicas_and_only_since_the_ru
     assert told[2].detail == {"committed": False, "epoch": 1}
 
 
+def test_a_marker_of_the_very_time_of_the_first_event_belongs_to_the_run(tmp_path: Path) -> None:
+    partition(tmp_path, data(0, NOW), marker(1, NOW, COMMIT))
+    for micros, offsets in ((998, [0, 1]), (999, [0, 1]), (1000, [0])):
+        first = replace(event(0, 0, offset=0), time_us=NOW * 1000 + micros)
+        assert [offset for _, offset in in_order([first], tmp_path)] == offsets, "a log has milliseconds"
+
+
 def test_a_later_offset_in_the_run_comes_after_the_marker_whatever_the_clocks_say(tmp_path: Path) -> None:
     partition(tmp_path, data(0, NOW), marker(1, NOW + 500, COMMIT))
     run = [event(0, 10, offset=0), event(1, 20, "EndOfPartition", offset=2), event(2, 30, "EndTxn")]

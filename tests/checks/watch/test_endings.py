@@ -8,6 +8,16 @@ from kafka_eos_checks.watch.endings import Endings
 from .conftest import PLACE
 
 
+def test_both_decisions_about_a_torn_transaction_are_known_after_a_restart() -> None:
+    endings, again = Endings(), Endings()
+    endings.add(7, 4, ControlType.COMMIT, PLACE, 0)
+    endings.add_by_hand(7, 4, PLACE, 2)
+    assert endings.add(7, 5, ControlType.COMMIT, ("another", 0), 3) is not None, "it is torn"
+    again.resume(endings.to_json())
+    for decision in ControlType:
+        assert again.add(7, 5, decision, PLACE, 4) is None, "which was told"
+
+
 def test_as_many_ends_are_kept_in_a_round_as_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafka_eos_checks.watch.endings.MOST_ENDS", 8)
     endings, kept = Endings(), []

@@ -238,6 +238,12 @@ def test_in_a_wrapper_of_version_1_offsets_are_relative_and_in_one_of_version_0_
         assert [message.offset for message in inside] == stored
 
 
+def test_a_wrapper_has_the_largest_time_of_its_messages_wherever_that_is() -> None:
+    for times in ((7, 5), (5, 7), (5, 7, 6)):
+        messages = [Message(offset=offset, timestamp=time) for offset, time in enumerate(times)]
+        assert decode_message(build_message_set(messages, compression=CompressionType.GZIP))[0].timestamp == 7
+
+
 def test_the_time_of_the_broker_stands_for_all_messages_of_a_wrapper() -> None:
     messages = [Message(offset=offset, timestamp=5, value=b"v") for offset in (0, 1)]
     wrapper = decode_message(build_message_set(messages, compression=CompressionType.GZIP))[0]

@@ -156,6 +156,26 @@ def test_the_largest_levels_of_compression_are_those_of_kafka(wire: Wire) -> Non
     assert errors == {-2: E.INVALID_CONFIG, -1: E.NONE, 0: E.INVALID_CONFIG, 1: E.NONE}
 
 
+def test_an_element_is_added_to_a_list_once(wire: Wire) -> None:
+    create(wire)
+    found = []
+    for operation, text in ((2, "delete,compact,compact"), (3, "delete,delete"), (2, "compact")):
+        change = {"Name": "cleanup.policy", "ConfigOperation": operation, "Value": text}
+        resource = {"ResourceType": TOPIC, "ResourceName": "n", "Configs": [change]}
+        [row] = wire.ask("IncrementalAlterConfigs", 1, Resources=[resource])["Responses"]
+        assert row["ErrorCode"] == E.NONE
+        found.append(value(wire, TOPIC, "n", "cleanup.policy")[0])
+    assert found == ["delete,compact", "compact", "compact"]
+
+
+def test_a_value_is_told_in_its_usual_spelling(wire: Wire) -> None:
+    given = {"cleanup.policy": "compact, compact", "max.message.bytes": "+02000 ", "preallocate": "TRUE"}
+    create(wire, **{name.replace(".", "_"): text for name, text in given.items()})
+    assert [value(wire, TOPIC, "n", name)[0] for name in given] == ["compact", "2000", "true"]
+    alter(wire, BROKER, "", message_max_bytes="+02000 ")
+    assert value(wire, BROKER, "1", "message.max.bytes")[0] == "2000"
+
+
 @pytest.mark.parametrize(("name", "bits"), [("segment.index.bytes", 31), ("retention.bytes", 63)])
 def test_a_number_has_to_fit_its_type(name: str, bits: int, wire: Wire) -> None:
     create(wire)
@@ -175,6 +195,10 @@ def test_a_compacted_topic_needs_keys(wire: Wire) -> None:
         "errors at most: [RecordError(batchIndex=1, message='Compacted topic cannot accept message without key in "
         "topic partition n-0')]"
     )
+    late = Record(key=b"k", timestamp_delta=3_600_001)
+    for records, error in (([Record(), late], E.INVALID_RECORD), ([late, Record()], E.INVALID_TIMESTAMP)):
+        refused = send(wire, records=[replace(each, offset_delta=place) for place, each in enumerate(records)])
+        assert (refused["ErrorCode"], len(refused["RecordErrors"])) == (error, 2), "the first record's error"
     assert send(wire, records=[Record(key=b""), Record(key=b"k", offset_delta=1)])["BaseOffset"] == 0
     assert alter(wire, TOPIC, "n", cleanup_policy="delete") == E.NONE
     assert send(wire)["BaseOffset"] == 2
@@ -221,6 +245,8 @@ def test_a_topic_is_on_as_many_brokers_as_it_was_asked_for(make: Make, tmp_path:
     wire = make(3, storage=Directory(tmp_path))
     assert create(wire, "four", 4) == E.INVALID_REPLICATION_FACTOR
     assert create(wire, "three", 3, 2) == E.NONE
+    default = {"Name": "one", "NumPartitions": 1, "ReplicationFactor": -1}
+    assert wire.ask("CreateTopics", 7, Topics=[default])["Topics"][0]["ReplicationFactor"] == 1
     assigned = [{"PartitionIndex": 0, "BrokerIds": [3, 1]}]
     topic = {"Name": "two", "NumPartitions": -1, "ReplicationFactor": -1, "Assignments": assigned}
     for number in ("NumPartitions", "ReplicationFactor"):  # the assignment says both
@@ -267,8 +293,12 @@ def test_a_crash_makes_another_replica_the_leader(make: Make) -> None:
     topic = {"Name": "n", "NumPartitions": -1, "ReplicationFactor": -1, "Assignments": assigned}
     wire.ask("CreateTopics", 7, Topics=[topic])
     wire.cluster.crash(1, NOW + 1000)
-    part = wire.ask("Metadata", 12, Topics=[{"Name": "n"}])["Topics"][0]["Partitions"][0]
-    assert (part["LeaderId"], part["ReplicaNodes"]) == (3, [1, 3])
+    found = []
+    for _ in range(2):
+        part = wire.ask("Metadata", 12, Topics=[{"Name": "n"}])["Topics"][0]["Partitions"][0]
+        found.append((part["LeaderId"], part["ReplicaNodes"]))
+        wire.cluster.move_leader("n", 0, 2)  # which is no replica: it takes the place of the first one
+    assert found == [(3, [1, 3]), (2, [2, 3])]
 
 
 def test_a_broker_that_crashes_again_is_away_until_the_later_time(make: Make) -> None:
@@ -427,6 +457,9 @@ def test_a_broker_tells_the_settings_with_which_it_was_started(make: Make) -> No
         "producer.id.expiration.ms": "86400000",
         "group.consumer.session.timeout.ms": "45000",
         "group.consumer.heartbeat.interval.ms": "2500",
+        "group.max.size": "1000",
+        "fetch.max.bytes": str(55 << 20),
+        "socket.request.max.bytes": str(100 << 20),
         "connections.max.idle.ms": "600000",
     }
     assert {name: value(wire, BROKER, "1", name)[0] for name in expected} == expected

@@ -346,6 +346,12 @@ def test_partitions_are_spread_evenly_and_stay_where_they_are_if_they_can(
     assert assigned(wanted, found) == found
 
 
+def test_no_more_members_than_is_even_keep_a_partition_more_than_others() -> None:
+    wanted = {f"t-{number}": frozenset("abc") for number in range(4)}
+    before = {"t-0": "a", "t-1": "a", "t-2": "b", "t-3": "b"}
+    assert assigned(wanted, before) == before | {"t-3": "c"}
+
+
 @given(
     loads=st.integers(1, 3).flatmap(lambda least: st.lists(st.integers(least, least + 1), min_size=1, max_size=4)),
     rng=st.randoms(use_true_random=False),

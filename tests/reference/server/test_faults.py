@@ -146,6 +146,11 @@ def test_the_chances_of_a_rule_do_not_depend_on_other_rules() -> None:
     twice = Faults([own, own])
     counts = [len(twice.due(asked())) for _ in range(200)]
     assert set(counts) == {0, 1, 2}, "two rules that say the same do not always fire together"
+    again = Faults([own])
+    first = fired(again)
+    again.remove(again.tallies[0])
+    again.add(own)
+    assert fired(again) != first, "nor does one that is added again do what the removed one did"
 
 
 def test_a_rule_says_which_requests_it_is_about() -> None:

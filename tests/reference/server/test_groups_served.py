@@ -138,20 +138,26 @@ def test_a_member_has_to_come_back_with_its_id_from_version_4_on(version: int, e
     assert row["ErrorCode"] == error
 
 
-def test_members_without_time_for_a_rebalance_are_not_waited_for(wire: Wire) -> None:
-    def joins(member: str = "") -> Message | None:
-        given = {"SessionTimeoutMs": SESSION, "RebalanceTimeoutMs": 0, "MemberId": member, "ProtocolType": "consumer"}
-        return wire.send("JoinGroup", 5, GroupId="g", **given, Protocols=[{"Name": "range", "Metadata": b""}])
-
+@pytest.mark.parametrize("rebalance_ms", [0, -1])
+def test_members_without_time_for_a_rebalance_are_not_waited_for(rebalance_ms: int, wire: Wire) -> None:
     first = named(wire)
-    row = joins(first)
+    row = join(wire, first, rebalance_ms=rebalance_ms)
     assert row is not None
     sync(wire, first, row["GenerationId"], {first: b""})
     second = named(wire)
-    assert joins(second) is None
+    assert join(wire, second, rebalance_ms=rebalance_ms) is None
     wire.wait(1)  # much less than a session
     [row] = wire.late
     assert (row["ErrorCode"], row["GenerationId"], row["Leader"]) == (E.NONE, 2, second)
+
+
+def test_members_of_version_0_are_waited_for_as_long_as_their_sessions_last(wire: Wire) -> None:
+    row = join(wire, version=0)
+    assert row is not None
+    sync(wire, row["MemberId"], row["GenerationId"], {row["MemberId"]: b""})
+    assert join(wire, version=0) is None
+    wire.wait(1)
+    assert wire.late == []
 
 
 @pytest.mark.parametrize(("session_ms", "error"), [(9, 26), (10, 79), (1_800_000, 79), (1_800_001, 26)])

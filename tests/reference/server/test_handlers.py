@@ -99,6 +99,12 @@ def test_a_broker_that_is_gone_is_told_until_it_is_fenced_and_then_to_who_asks_f
     wire.wait(1_000)
     wire.wait(9_000)
     assert told("Metadata", 12, Topics=[])[1] == [1, 2, 3], "it was back before"
+    wire.cluster.crash(1, wire.cluster.now + 1_000)
+    wire.wait(5_000)
+    wire.cluster.crash(1, wire.cluster.now + 60_000)
+    for wait_ms, known in ((8_999, [1, 2, 3]), (1, [2, 3])):
+        wire.wait(wait_ms)
+        assert told("Metadata", 12, Topics=[])[1] == known, "of the second time that it is gone"
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "x" * 250, "ä"])

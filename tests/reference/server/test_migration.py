@@ -278,13 +278,18 @@ def test_a_member_of_the_classic_protocol_joins_again_once_its_partitions_are_gi
     assert classic_beat(wire, member, 3) == E.NONE
 
 
-def test_a_member_of_the_classic_protocol_that_is_silent_is_removed_when_its_session_ends(wire: Wire) -> None:
+@pytest.mark.parametrize("was_there", [False, True])
+def test_a_member_of_the_classic_protocol_that_is_silent_is_removed_when_its_session_ends(
+    was_there: bool, wire: Wire
+) -> None:
+    member = classic(wire) if was_there else ""
     beat(wire, "new", 0)
-    member = str(join(wire)["MemberId"])
-    join(wire, member)
-    for milliseconds, members in ((9_999, ["new", member]), (1, ["new"])):
+    if not was_there:
+        member = str(join(wire)["MemberId"])
+        join(wire, member)
+    for milliseconds, members in ((9_999, {"new", member}), (1, {"new"})):
         wire.wait(milliseconds)
-        assert [each["MemberId"] for each in described(wire)] == members
+        assert {each["MemberId"] for each in described(wire)} == members
 
 
 def test_a_member_of_the_classic_protocol_that_does_not_join_again_in_time_is_removed(wire: Wire) -> None:

@@ -157,6 +157,16 @@ def test_a_pattern_is_known_after_a_restart_with_the_topics_that_it_matched(wire
     assert beat(wire, "a", 2)["MemberEpoch"] == 3
 
 
+def test_a_pattern_that_was_not_resolved_before_a_restart_is_resolved_after_the_next_heartbeat(wire: Wire) -> None:
+    beat(wire, "a", 0, SubscribedTopicNames=[], SubscribedTopicRegex="t.*")
+    wire = again(wire)
+    wire.wait(1)
+    assert beat(wire, "a", 1)["MemberEpoch"] == 1, "a coordinator that loads a group resolves nothing"
+    wire.wait(1)
+    row = beat(wire, "a", 1)
+    assert (row["MemberEpoch"], parts(row)) == (2, ALL)
+
+
 def test_members_of_the_classic_protocol_are_known_after_a_restart(wire: Wire) -> None:
     old = classic(wire)
     beat(wire, "new", 0)

@@ -357,8 +357,19 @@ def test_transactions_are_listed_that_are_open_for_longer_than_asked_for(wire: W
     _, *who = wire.init()
     wire.add((who[0], who[1]))
     wire.wait(100)
-    listed = [len(wire.ask("ListTransactions", 1, DurationFilter=at)["TransactionStates"]) for at in (-1, 99, 100)]
-    assert listed == [1, 1, 0]
+    _, *other = wire.init("y")
+    wire.add((other[0], other[1]), name="y")  # it begins now
+    listed = [len(wire.ask("ListTransactions", 1, DurationFilter=at)["TransactionStates"]) for at in (-1, 0, 99, 100)]
+    assert listed == [2, 1, 1, 0]
+
+
+def test_transactions_are_listed_in_the_states_that_are_asked_for_and_unknown_ones_are_told(wire: Wire) -> None:
+    for name in ("x", "y"):
+        _, *who = wire.init(name)
+    wire.add((who[0], who[1]), name="y")
+    row = wire.ask("ListTransactions", 0, StateFilters=["Ongoing", "nonesuch", "Dead", "another"])
+    assert [each["TransactionalId"] for each in row["TransactionStates"]] == ["y"]
+    assert row["UnknownStateFilters"] == ["another", "nonesuch"]
 
 
 def test_transactions_are_listed_whose_whole_id_matches_a_pattern(wire: Wire) -> None:

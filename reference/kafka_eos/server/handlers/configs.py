@@ -94,7 +94,7 @@ def _entry(config: Config, synonyms: list[Synonym], default: str | None, kind: i
     is_set = first is not None and first.source is not Source.DEFAULT
     return {
         "Name": config.name,
-        "Value": first.value if first is not None and is_set else default,
+        "Value": config.described(first.value) if first is not None and is_set else default,
         "ReadOnly": kind == BROKER and config.name in READ_ONLY_BROKER_CONFIGS,
         "ConfigSource": first.source if first is not None else Source.DEFAULT,
         "ConfigType": config.type,

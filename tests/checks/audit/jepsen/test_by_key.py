@@ -272,6 +272,14 @@ def test_a_value_that_is_sent_again_is_refused_with_the_line(tmp_path: Path) -> 
     assert (error.value.line, error.value.reason) == (readable.value.line, readable.value.reason)
 
 
+def test_of_values_that_are_sent_again_the_first_is_told_whichever_key_is_judged_first() -> None:
+    judged = by_key.Judged()
+    for place in (7, 5, 6):
+        judged.join(by_key.Judged(twice=(place, f"at {place}")))
+        judged.join(by_key.Judged())
+    assert judged.twice == (5, "at 5")
+
+
 def test_an_operation_without_an_end_that_is_none_of_the_workload_is_refused_with_the_line(tmp_path: Path) -> None:
     path = tmp_path / "history.edn"
     whole = "{:type :ok, :process 0, :f :send, :value [[:send 1 [0 5]]]}\n"

@@ -94,6 +94,12 @@ def test_the_end_of_a_transaction_without_offsets_is_not_that_of_the_one_before(
     assert unknown(events, log_of(tmp_path, ABORT)) == 0
 
 
+def test_a_late_answer_to_an_offset_of_the_transaction_before_stores_nothing_in_this_one(tmp_path: Path) -> None:
+    asked, answered = sent(3)
+    events = [asked, *ended(False), *sent(5), answered, *ended(True)]
+    assert unknown(events, log_of(tmp_path, 3, ABORT, 5, COMMIT)) == 0
+
+
 def test_a_delayed_duplicate_belongs_to_the_transaction_of_its_original(tmp_path: Path) -> None:
     copy = [request("TxnOffsetCommit", phase, committed_offset=3, repeats=1) for phase in ("invoke", "ok")]
     events = [*sent(3), *ended(False), *sent(5), *copy, *ended(True)]
