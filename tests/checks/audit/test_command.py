@@ -119,12 +119,13 @@ def test_a_corrupt_region_exits_with_1_and_an_unfinished_tail_does_not(tmp_path:
     assert first.name in verdicts[0].evidence
 
 
-def test_zeroes_are_an_unfinished_tail_at_the_end_of_a_log_and_a_violation_before_it(tmp_path: Path) -> None:
+def test_zeroes_are_no_part_of_a_log_at_its_end_and_a_violation_before_it(tmp_path: Path) -> None:
     write_log(tmp_path / "orders-0", clean(), segment_batches=25)
     first, last = sorted((tmp_path / "orders-0").glob("*.log"))
+    size = first.stat().st_size + last.stat().st_size
     last.write_bytes(last.read_bytes() + bytes(100))
-    [readable] = [verdict for verdict in audit([tmp_path]) if verdict.figures.get("unfinished_tails")]
-    assert (readable.ok, readable.figures["unfinished_tails"]) == (True, 1)
+    [readable] = [verdict for verdict in audit([tmp_path]) if "segment_bytes" in verdict.figures]
+    assert (readable.ok, readable.figures["segment_bytes"], readable.figures["unfinished_tails"]) == (True, size, 0)
     first.write_bytes(first.read_bytes() + bytes(100))
     [finding] = run([tmp_path]).findings
     assert (finding.rule, finding.file) == ("readable", first.name)

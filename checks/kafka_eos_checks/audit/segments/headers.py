@@ -22,7 +22,7 @@ from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, decode_batch
 from kafka_eos.formats.segment import CorruptRegion, RegionKind, scan
-from kafka_eos_checks.audit.places import LocalFile, Window, open_at, written_bytes_of
+from kafka_eos_checks.audit.places import LocalFile, Uri, Window, open_at, written_bytes_of
 from kafka_eos_checks.kit.memory import keep_freed_memory
 
 Ints = NDArray[np.int64]
@@ -132,7 +132,8 @@ def read_blocks(
     Args:
         path: the ``.log`` file.
         start: where a batch begins, in bytes.
-        end: where the last batch ends, in bytes; the end of the file when not given.
+        end: where the last batch ends, in bytes; the end of the file when not given, or that of its batches if its
+            broker has reserved the rest (:func:`written_end`).
         index: where some of the batches begin (:func:`read_index`); it makes reading faster and changes no result.
         check_crc: whether to compare each batch with its CRC; a batch that differs is damage.
 
@@ -144,6 +145,8 @@ def read_blocks(
     """
     keep_freed_memory()
     lanes = np.empty(0, np.int64) if index is None else index
+    if end is None and may_be_reserved(path):
+        end = written_end(path)
     with open_at(path, end) as file:
         limit = file.size if end is None else min(end, file.size)
         position = start
@@ -370,6 +373,32 @@ def is_batch(file: File, position: int) -> bool:
     except MalformedBatch:
         return False
     return True
+
+
+def may_be_reserved(segment: Path) -> bool:
+    """Whether a file of this machine ends in zeroes, as a segment does that its broker has preallocated."""
+    if isinstance(segment, Uri):
+        return False
+    with open_at(segment) as file:
+        last = file.pread(HEADER_BYTES, max(file.size - HEADER_BYTES, 0))
+    return bool(last) and not any(last)
+
+
+def written_end(segment: Path) -> int:
+    """Where the batches of a segment of this machine end: before the zeroes at its end, if there are only these.
+
+    A broker with ``log.preallocate`` writes into the zeroes while they are read, and cuts them off when it begins
+    another segment. The bytes before them stay as they are.
+    """
+    with open_at(segment) as file:
+        assert isinstance(file, LocalFile)
+        position = next((at for at in reversed(read_index(segment).tolist()) if is_batch(file, at)), 0)
+        for _ in range(TRIES):  # a broker may be writing the batch that is read
+            while is_batch(file, position):
+                position += LOG_OVERHEAD_BYTES + int.from_bytes(file.pread(4, position + 8), "big")
+            if file.is_zero_from(position):
+                return position
+        return file.size
 
 
 def _first_region(data: bytes) -> CorruptRegion | None:
