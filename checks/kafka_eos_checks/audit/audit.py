@@ -509,7 +509,7 @@ def _files_in(directory: Path, inputs: Inputs) -> tuple[str, str]:
             target = shlex.quote(name)
             unpack = f"mkdir -p {target} && tar -xJf {shlex.quote(str(archive))} -C {target} && "
             return unpack, shlex.quote(f"{name}/{whole.relative_to(folder.resolve())}/")
-    return "", shlex.quote(f"{inputs.directories[directory]}/")
+    return "", shlex.quote(as_given(f"{inputs.directories[directory]}/"))
 
 
 def subject_of(

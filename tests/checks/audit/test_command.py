@@ -50,7 +50,7 @@ from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.weights import seem_large
 from kafka_eos_checks.drawing.page import TLC, environment
 from kafka_eos_checks.kit.paths import CLONE
-from kafka_eos_checks.kit.recording import kept_recording, unpack
+from kafka_eos_checks.kit.recording import as_given, kept_recording, unpack
 from kafka_eos_checks.kit.terminal import answer_console
 from kafka_eos_checks.kit.verdict import Standing, headline, read_verdicts
 
@@ -855,6 +855,23 @@ def test_the_rows_of_each_audit_in_a_table_are_told_apart_by_the_time_at_which_i
         assert rows == [spark.table("of_two_audits").count() / 2] * 2
     assert rows[0] > 0
     assert told[0] < told[1]
+
+
+def test_a_full_disk_below_a_table_is_told_with_the_remedy() -> None:
+    errors = pytest.importorskip("pyspark.errors")
+    words = r"^table t cannot be written: Task failed … No space left on device; remedy: make room where the table has"
+    with pytest.raises(findings.TableRefused, match=words), findings._refusals("t"):
+        raise errors.PySparkException("Task failed\nNo space left on device")
+
+
+def test_a_path_that_begins_with_a_minus_is_no_option_in_the_next_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "-logs" / "orders-0", faulty())
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["audit", "./-logs"]) == 1
+    assert "kafka-dump-log --deep-iteration --files ./-logs/orders-0/" in capsys.readouterr().out
+    assert as_given("-logs/a") == "./-logs/a"
 
 
 @pytest.mark.parametrize("name", ["csv", "CSV"])
