@@ -135,8 +135,10 @@ from kafka_eos_checks.audit.segments.headers import (
     Headers,
     Ints,
     is_set,
+    may_be_reserved,
     read_blocks,
     read_index,
+    written_end,
 )
 from kafka_eos_checks.audit.segments.records import Records, decode_block
 from kafka_eos_checks.audit.segments.splits import (
@@ -526,6 +528,8 @@ class KafkaLogStreamReader(DataSourceStreamReader):
         return ends
 
     def _whole_end(self, path: Path, size: int) -> int:
+        if may_be_reserved(path) and (end := written_end(path)) < size:
+            return end
         end = self._whole.get(str(path), 0)
         for block in read_blocks(path, min(end, size), size, index=read_index(path), check_crc=False):
             torn = [region for region in block.headers.damage if region.end >= size]

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan, ranges_of, tasks
@@ -51,8 +52,16 @@ def test_the_end_that_a_broker_has_reserved_is_in_no_split(tmp_path: Path, split
     splits = plan(find_logs(tmp_path), split_bytes)
     assert splits[-1].end == size
     assert max(split.end for split in splits if split.segment == first.name) == first.stat().st_size, "it is damage"
+    *_, batch = [item for item in read_segment(last) if isinstance(item, StoredBatch)]
+    whole = last.read_bytes()
+    for written in (10, 30, size - 20 - batch.position):
+        last.write_bytes(whole[: batch.position + written] + bytes(100_000))
+        assert plan(find_logs(tmp_path), split_bytes)[-1].end == batch.position, "the end of a batch is not written"
+    changed = bytes([whole[batch.position + 40] ^ 1])
+    last.write_bytes(whole[: batch.position + 40] + changed + whole[batch.position + 41 :])
+    assert plan(find_logs(tmp_path), split_bytes)[-1].end == len(whole), "a batch that was changed is damage"
     last.write_bytes(last.read_bytes() + b"batch")
-    assert plan(find_logs(tmp_path), split_bytes)[-1].end == size + 100_005, "no zeroes only"
+    assert plan(find_logs(tmp_path), split_bytes)[-1].end == last.stat().st_size, "no zeroes only"
 
 
 @pytest.mark.parametrize("split_bytes", [5_000, 50_000])
