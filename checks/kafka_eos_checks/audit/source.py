@@ -62,7 +62,8 @@ batches: ``size`` bytes; ``base_offset`` … ``last_offset``; ``leader_epoch``; 
 records: ``offset``, ``timestamp`` in ms, ``key``, ``value``, ``header_count``, and of its batch ``producer_id``,
 ``producer_epoch``, ``transactional``, ``control``.
 
-corrupt: ``end`` (first byte after the region), ``kind`` (``corrupt``, ``torn tail``, ``zeroes``), ``reason``.
+corrupt: ``end`` (first byte after the region), ``kind`` (``corrupt``, ``torn tail``, ``zeroes``), ``reason``. What a
+broker has reserved at the end of a log on this machine (``log.preallocate``) is no region.
 
 transactions: a transaction of a producer id goes from the first batch after a marker to the next marker, whatever lies
 between. ``segment`` and ``position`` are those of its first batch in the log, or of its marker if it has no data there.
