@@ -133,8 +133,7 @@ def read_blocks(
     Args:
         path: the ``.log`` file.
         start: where a batch begins, in bytes.
-        end: where the last batch ends, in bytes; the end of the file when not given, or that of its batches if its
-            broker has reserved the rest (:func:`written_end`).
+        end: where the last batch ends, in bytes; the end of the file when not given.
         index: where some of the batches begin (:func:`read_index`); it makes reading faster and changes no result.
         check_crc: whether to compare each batch with its CRC; a batch that differs is damage.
 
@@ -146,8 +145,6 @@ def read_blocks(
     """
     keep_freed_memory()
     lanes = np.empty(0, np.int64) if index is None else index
-    if end is None and may_be_reserved(path):
-        end = written_end(path)
     with open_at(path, end) as file:
         limit = file.size if end is None else min(end, file.size)
         position = start
