@@ -410,9 +410,8 @@ def _advised(
     """
     from kafka_eos_checks.models.findings import possible_causes  # noqa: PLC0415 - a clean audit needs no registry
 
-    causes = (
-        possible_causes(verdict.name, [runs[name] for name in names_of(finding, runs)]) if finding.is_violation else {}
-    )
+    own_runs, are_whole = [runs[name] for name in names_of(finding, runs)], states_are_whole(inputs, found)
+    causes = possible_causes(verdict.name, own_runs, states_are_whole=are_whole) if finding.is_violation else {}
     place = place_of(finding, number, inputs, found)
     if verdict.name not in drawn:
         place = place._replace(if_drawn=", if it has an event of it")
@@ -426,6 +425,12 @@ def _advised(
             lines += [f"about {other.where}:", *(line for line in own if line not in lines)]
     own = [verdict.advice] if verdict.advice else []
     return replace(verdict, advice="\n".join([*lines, *causes.values(), *own]), causes=tuple(causes))
+
+
+def states_are_whole(inputs: Inputs | None, found: Iterable[Finding]) -> bool:
+    """Whether logs of ``__transaction_state`` were given, and no finding of an audit says that one is damaged."""
+    is_given = inputs is not None and any(log.topic == COORDINATOR_TOPIC for log in inputs.logs)
+    return is_given and not any(each.rule == READABLE and each.topic == COORDINATOR_TOPIC for each in found)
 
 
 def place_of(finding: Finding, number: int, inputs: Inputs, found: Iterable[Finding]) -> Place:
@@ -509,7 +514,7 @@ def _files_in(directory: Path, inputs: Inputs) -> tuple[str, str]:
             target = shlex.quote(name)
             unpack = f"mkdir -p {target} && tar -xJf {shlex.quote(str(archive))} -C {target} && "
             return unpack, shlex.quote(f"{name}/{whole.relative_to(folder.resolve())}/")
-    return "", shlex.quote(f"{inputs.directories[directory]}/")
+    return "", shlex.quote(as_given(f"{inputs.directories[directory]}/"))
 
 
 def subject_of(

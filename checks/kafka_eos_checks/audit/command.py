@@ -359,20 +359,20 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str],
     from kafka_eos_checks.audit import audit, findings  # noqa: PLC0415
     from kafka_eos_checks.audit.places import place  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.rule_book import most_urgent_first  # noqa: PLC0415
-    from kafka_eos_checks.kit.outputs import Unwritable, unwritten, whole_or_nothing  # noqa: PLC0415
+    from kafka_eos_checks.kit.outputs import Unwritable, whole_or_nothing  # noqa: PLC0415
     from kafka_eos_checks.kit.verdict import write_verdicts  # noqa: PLC0415
 
     written: list[str] = []
     failures: list[str] = []
     began = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
-    def write(file: Path, how: "Callable[[], None]") -> None:
+    def write(file: Path, how: "Callable[[Path], None]") -> None:
         """Write a file; a failure must not cost the verdicts."""
         try:
-            with whole_or_nothing(file):
-                how()
-        except OSError as error:
-            failures.append(str(error) if isinstance(error, Unwritable) else unwritten(file, error))
+            with whole_or_nothing(file) as place:
+                how(place)
+        except Unwritable as error:
+            failures.append(str(error))
 
     paths, histories = (list(map(place, given)) for given in (arguments.paths, arguments.history))
     known = findings.read_known(arguments.known) if arguments.known else ()
@@ -388,7 +388,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str],
         def take(found: "Found") -> None:
             """Write all findings where they are asked for, while the engine has them."""
             if arguments.findings:
-                write(arguments.findings, lambda: findings.write_findings(arguments.findings, found.in_order()))
+                write(arguments.findings, lambda place: findings.write_findings(place, found.in_order()))
             if arguments.sink and spark is not None:
                 try:
                     findings.append_to_table(arguments.sink, spark, found.tables(spark), audit=began)
@@ -416,11 +416,11 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str],
             known=known,
         )
         if arguments.json:
-            write(arguments.json, lambda: write_verdicts(arguments.json, result.verdicts))
+            write(arguments.json, lambda place: write_verdicts(place, result.verdicts))
         if arguments.html:
             from kafka_eos_checks.drawing.page import SPARK, write_page  # noqa: PLC0415 - templates take their time
 
             subject = f"{result.subject}\n{result.ran}"
             urgent, tools = most_urgent_first(result.verdicts), {SPARK} if spark is not None else set[str]()
-            write(arguments.html, lambda: write_page(urgent, arguments.html, subject=subject, tools=tools))
+            write(arguments.html, lambda place: write_page(urgent, place, subject=subject, tools=tools))
     return result, written, failures

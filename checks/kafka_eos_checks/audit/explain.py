@@ -227,7 +227,8 @@ def explained(
         raise NothingToDraw(f"--finding {number}: the audit has {counted(len(findings), 'finding')}")
     finding = findings[number - 1]
     place = Place() if inputs is None else audit.place_of(finding, number, inputs, findings)
-    causes = possible_causes(finding.rule, [runs[name] for name in names_of(finding, runs)]).values()
+    own_runs, are_whole = [runs[name] for name in names_of(finding, runs)], audit.states_are_whole(inputs, findings)
+    causes = possible_causes(finding.rule, own_runs, states_are_whole=are_whole).values()
     rule = rule_of(finding.rule).about(finding)
     advice = (*rule.advice(finding, place, drawn=True), *causes)
     moment = of_finding(finding, runs, advice)

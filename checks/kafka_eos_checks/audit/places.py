@@ -352,6 +352,19 @@ class LocalFile:
         count_read(len(data))
         return data
 
+    def is_zero_from(self, position: int) -> bool:
+        """Whether nothing but zeroes follows a position; holes, which hold no bytes, are not read."""
+        while position < self.size:
+            try:
+                position = os.lseek(self._descriptor, position, os.SEEK_DATA)
+            except OSError:  # only a hole is left
+                return True
+            piece = self.pread(WINDOW_BYTES, position)
+            if piece.count(0) < len(piece):
+                return False
+            position += len(piece) or self.size
+        return True
+
     def fill(self, buffer: memoryview, at: int) -> int:
         """Read from a position on into a buffer; return how many bytes, fewer where the file ends."""
         size = os.preadv(self._descriptor, [buffer], at)

@@ -62,7 +62,8 @@ batches: ``size`` bytes; ``base_offset`` … ``last_offset``; ``leader_epoch``; 
 records: ``offset``, ``timestamp`` in ms, ``key``, ``value``, ``header_count``, and of its batch ``producer_id``,
 ``producer_epoch``, ``transactional``, ``control``.
 
-corrupt: ``end`` (first byte after the region), ``kind`` (``corrupt``, ``torn tail``, ``zeroes``), ``reason``.
+corrupt: ``end`` (first byte after the region), ``kind`` (``corrupt``, ``torn tail``, ``zeroes``), ``reason``. What a
+broker has reserved at the end of a log on this machine (``log.preallocate``) is no region.
 
 transactions: a transaction of a producer id goes from the first batch after a marker to the next marker, whatever lies
 between. ``segment`` and ``position`` are those of its first batch in the log, or of its marker if it has no data there.
@@ -135,8 +136,10 @@ from kafka_eos_checks.audit.segments.headers import (
     Headers,
     Ints,
     is_set,
+    may_be_reserved,
     read_blocks,
     read_index,
+    written_end,
 )
 from kafka_eos_checks.audit.segments.records import Records, decode_block
 from kafka_eos_checks.audit.segments.splits import (
@@ -526,6 +529,8 @@ class KafkaLogStreamReader(DataSourceStreamReader):
         return ends
 
     def _whole_end(self, path: Path, size: int) -> int:
+        if may_be_reserved(path) and (end := written_end(path)) < size:
+            return end
         end = self._whole.get(str(path), 0)
         for block in read_blocks(path, min(end, size), size, index=read_index(path), check_crc=False):
             torn = [region for region in block.headers.damage if region.end >= size]

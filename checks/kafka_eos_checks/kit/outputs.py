@@ -1,6 +1,8 @@
 """Files that a command writes when its work is done: checked before the work begins, and again when they fail."""
 
 import errno
+import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -125,21 +127,29 @@ def unwritten(path: Path, error: OSError) -> str:
 
 
 @contextmanager
-def whole_or_nothing(path: Path) -> Iterator[None]:
-    """Remove a file of which the block could write only a part, because its reader would take that for the whole.
+def whole_or_nothing(path: Path) -> Iterator[Path]:
+    """Give the block a file to write, which takes the place of another when the block has ended.
 
-    A file that the block has not begun to write keeps its content.
+    Until then, whatever ends the program, the path keeps what it had, because its reader would take a part for the
+    whole. A device, a pipe, and a file in a folder that takes no other are written themselves.
+
+    Raises:
+        Unwritable: it could not be written to its end.
     """
-    before = _state(path)
+    place = path.resolve()  # a link stays one
+    is_direct = (place.exists() and not place.is_file()) or not os.access(place.parent, os.W_OK)
+    part = path if is_direct else place.with_name(f"{place.stem}.part{path.suffix}")  # of the format of the path
     try:
-        yield
-    except OSError:
-        if _state(path) != before and not path.is_symlink():
+        yield part
+        if not is_direct:
+            if place.exists():
+                shutil.copymode(place, part)
+            part.replace(place)
+    except BaseException as error:
+        if not is_direct:
             with suppress(OSError):
-                path.unlink()
-        raise
-
-
-def _state(path: Path) -> tuple[int, int] | None:
-    """When a file was changed, and its size; None for anything else."""
-    return (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else None
+                part.unlink()
+        if not isinstance(error, OSError):
+            raise
+        why = error.__cause__ if isinstance(error, Unwritable) else error
+        raise Unwritable(unwritten(path, why if isinstance(why, OSError) else error)) from error

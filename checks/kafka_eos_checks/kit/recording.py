@@ -104,9 +104,12 @@ def given_path(text: str) -> str:
 
 
 def as_given(path: str) -> str:
-    """The spelling of a path that :func:`given_path` takes: ``example:NAME`` for a kept recording."""
+    """The spelling of a path in a command: ``example:NAME`` for a kept recording, which :func:`given_path` takes.
+
+    One that begins with ``-`` has ``./`` before it, which ``Path`` leaves out: otherwise it would be an option.
+    """
     kept = {str(each): each.name.removesuffix(_SUFFIX) for each in kept_recordings()}
-    return f"{EXAMPLE}{kept[path]}" if path in kept else path
+    return f"{EXAMPLE}{kept[path]}" if path in kept else f"./{path}" if path.startswith("-") else path
 
 
 def pack(folder: Path, archive: Path) -> int:

@@ -27,3 +27,14 @@ def reasons(error: Exception) -> list[str]:
         lines = [line.removeprefix("Caused by").removeprefix(": ") for line in causes]
     # Spark Connect ends a worker's reason with a line for the state
     return [line for line in lines if line and not line.startswith("SQLSTATE: ")] or [type(error).__name__]
+
+
+def in_short(error: Exception) -> str:
+    """The first and the last reason: what Spark was doing, and what went wrong below it."""
+    words = reasons(error)
+    return words[0] + f" … {words[-1]}" * (len(words) > 1)
+
+
+def is_full(told: str) -> bool:
+    """Whether a reason is that a disk, or its quota, has no room, as Java says it."""
+    return "No space left on device" in told or "Disk quota exceeded" in told

@@ -285,13 +285,22 @@ def _ruled_out(run: Sequence[Event]) -> frozenset[str]:
     return frozenset(name for name, takes in _TAKES.items() if not takes(run))
 
 
-def possible_causes(rule: str, runs: Iterable[Sequence[Event]] = ()) -> dict[str, str]:
+def possible_causes(
+    rule: str, runs: Iterable[Sequence[Event]] = (), *, states_are_whole: bool = False
+) -> dict[str, str]:
     """For each finding whose effect a rule of the audit is known to report, a line that names it, by its id.
 
     Those that each of the runs, if there are any, rules out are not among them.
+
+    Args:
+        rule: the rule.
+        runs: runs of a history.
+        states_are_whole: whether logs of ``__transaction_state`` were read, and nothing in them is damaged. Then no
+            coordinator has loaded a part of one.
     """
     ruled_out = [_ruled_out(run) for run in runs]
     without = frozenset.intersection(*ruled_out) if ruled_out else frozenset()
+    without |= {"half-loaded-coordinator"} if states_are_whole else set()
     return {
         each.id: f"possible cause: {each.id} ({concerned(each)}), see `kafka-eos ledger findings {each.id}`"
         for each in _read_once()

@@ -50,7 +50,7 @@ from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.weights import seem_large
 from kafka_eos_checks.drawing.page import TLC, environment
 from kafka_eos_checks.kit.paths import CLONE
-from kafka_eos_checks.kit.recording import kept_recording, unpack
+from kafka_eos_checks.kit.recording import as_given, kept_recording, unpack
 from kafka_eos_checks.kit.terminal import answer_console
 from kafka_eos_checks.kit.verdict import Standing, headline, read_verdicts
 
@@ -119,12 +119,13 @@ def test_a_corrupt_region_exits_with_1_and_an_unfinished_tail_does_not(tmp_path:
     assert first.name in verdicts[0].evidence
 
 
-def test_zeroes_are_an_unfinished_tail_at_the_end_of_a_log_and_a_violation_before_it(tmp_path: Path) -> None:
+def test_zeroes_are_no_part_of_a_log_at_its_end_and_a_violation_before_it(tmp_path: Path) -> None:
     write_log(tmp_path / "orders-0", clean(), segment_batches=25)
     first, last = sorted((tmp_path / "orders-0").glob("*.log"))
+    size = first.stat().st_size + last.stat().st_size
     last.write_bytes(last.read_bytes() + bytes(100))
-    [readable] = [verdict for verdict in audit([tmp_path]) if verdict.figures.get("unfinished_tails")]
-    assert (readable.ok, readable.figures["unfinished_tails"]) == (True, 1)
+    [readable] = [verdict for verdict in audit([tmp_path]) if "segment_bytes" in verdict.figures]
+    assert (readable.ok, readable.figures["segment_bytes"], readable.figures["unfinished_tails"]) == (True, size, 0)
     first.write_bytes(first.read_bytes() + bytes(100))
     [finding] = run([tmp_path]).findings
     assert (finding.rule, finding.file) == ("readable", first.name)
@@ -854,6 +855,23 @@ def test_the_rows_of_each_audit_in_a_table_are_told_apart_by_the_time_at_which_i
         assert rows == [spark.table("of_two_audits").count() / 2] * 2
     assert rows[0] > 0
     assert told[0] < told[1]
+
+
+def test_a_full_disk_below_a_table_is_told_with_the_remedy() -> None:
+    errors = pytest.importorskip("pyspark.errors")
+    words = r"^table t cannot be written: Task failed … No space left on device; remedy: make room where the table has"
+    with pytest.raises(findings.TableRefused, match=words), findings._refusals("t"):
+        raise errors.PySparkException("Task failed\nNo space left on device")
+
+
+def test_a_path_that_begins_with_a_minus_is_no_option_in_the_next_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "-logs" / "orders-0", faulty())
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["audit", "./-logs"]) == 1
+    assert "kafka-dump-log --deep-iteration --files ./-logs/orders-0/" in capsys.readouterr().out
+    assert as_given("-logs/a") == "./-logs/a"
 
 
 @pytest.mark.parametrize("name", ["csv", "CSV"])

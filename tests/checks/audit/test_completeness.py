@@ -18,10 +18,10 @@ from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_M
 from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES, RecordBatch, encode_records
 from kafka_eos.formats.segment import StoredBatch, read_leader_epochs, read_segment
 from kafka_eos.formats.transaction_log import TOPIC
-from kafka_eos_checks.audit.audit import COPY_AGAIN, Audit, run
+from kafka_eos_checks.audit.audit import COPY_AGAIN, Audit, run, states_are_whole
 from kafka_eos_checks.audit.completeness import behind_others, lacks_end, short_logs
 from kafka_eos_checks.audit.findings import Finding, Kind
-from kafka_eos_checks.audit.inputs import UnusableInput
+from kafka_eos_checks.audit.inputs import UnusableInput, open_inputs
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition
 from kafka_eos_checks.audit.moments import (
     CLEAN_SHUTDOWN,
@@ -43,6 +43,7 @@ from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Standing, Verdict
 from kafka_eos_checks.lab.generate.cluster import Cluster
 from kafka_eos_checks.lab.generate.traffic import Workload
+from kafka_eos_checks.models.findings import possible_causes
 
 
 @pytest.fixture(scope="module")
@@ -844,6 +845,20 @@ def test_a_record_that_no_coordinator_can_read_is_damage_unless_its_version_is_n
     for each in findings:
         assert f"transaction status 99 does not exist; {LOADED_IN_PART}" in each.evidence
         assert "half-loaded-coordinator" in rule_of(READABLE).advice(each)[0]
+
+
+def test_a_coordinator_that_loaded_a_part_is_no_possible_cause_where_its_logs_are_whole(tmp_path: Path) -> None:
+    for topic in ("orders", TOPIC):
+        (tmp_path / f"{topic}-0").mkdir()
+        (tmp_path / f"{topic}-0" / f"{0:020d}.log").touch()
+    damaged, other = (Finding(rule=READABLE, topic=topic, partition=0) for topic in (TOPIC, "orders"))
+    with open_inputs([tmp_path]) as inputs:
+        assert states_are_whole(inputs, [other])
+        assert not states_are_whole(inputs, [other, damaged])
+    with open_inputs([tmp_path / "orders-0"]) as inputs:
+        assert not states_are_whole(inputs, [])
+    assert "half-loaded-coordinator" in possible_causes(HANGING)
+    assert "half-loaded-coordinator" not in possible_causes(HANGING, states_are_whole=True)
 
 
 # --- links in the place of logs --------------------------------------------------------------------------------------

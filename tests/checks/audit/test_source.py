@@ -166,6 +166,22 @@ def test_a_stream_waits_for_a_topic_that_is_not_there_yet(tmp_path: Path) -> Non
     assert reader.partitions({}, {}) == []
 
 
+def test_a_stream_waits_for_the_end_of_a_batch_that_is_written_into_reserved_zeroes(tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", faulty_log(1, 100))
+    [path] = (tmp_path / "orders-0").glob("*.log")
+    whole = path.read_bytes()
+    positions = [item.position for item in read_segment(path) if isinstance(item, StoredBatch)]
+    reader = source.KafkaLogStreamReader(source.KafkaLogReader("batches", ["position"], {"path": str(tmp_path)}))
+    start, found = dict[str, int](), list[int]()
+    for end in (positions[40] + 62, positions[70] + 30, len(whole)):
+        path.write_bytes(whole[:end] + bytes(100_000))
+        now = reader.latestOffset()
+        tables = (table for task in reader.partitions(start, now) for table in reader.read(task))
+        found += [at for table in tables for at in table["position"].to_pylist()]
+        start = now
+    assert found == positions
+
+
 def test_a_pattern_is_the_paths_that_match_it_and_a_path_of_that_name_is_itself(tmp_path: Path, spark: Any) -> None:
     for broker in ("broker-1", "broker-2", "other"):
         write_log(tmp_path / broker / "orders-0", faulty_log(1, 50))

@@ -1,8 +1,10 @@
 """The check of an output before the work: what it refuses, and that it leaves nothing behind."""
 
+import errno
 import os
 import select
 import shutil
+import stat
 import subprocess
 from pathlib import Path
 
@@ -185,28 +187,38 @@ def test_a_page_that_cannot_be_written_is_told_with_its_name_and_a_remedy(
     assert said.startswith("kafka-eos")
 
 
-def fill_the_disk(file: Path) -> None:
+def write_a_part(file: Path, end: BaseException) -> None:
     file.write_text("a part")
-    raise OSError("full")
+    raise end
 
 
-@pytest.mark.parametrize("was_there", [False, True])
-def test_of_a_file_that_could_not_be_written_to_its_end_nothing_is_left(was_there: bool, tmp_path: Path) -> None:
-    file = tmp_path / "found.jsonl"
-    if was_there:
-        file.write_text("of an earlier audit\n")
-    with pytest.raises(OSError, match="full"), whole_or_nothing(file):
-        fill_the_disk(file)
-    assert not file.exists()
-
-
-def test_a_file_that_was_not_begun_keeps_its_content(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
+def test_a_file_that_could_not_be_written_to_its_end_keeps_what_it_had(end: BaseException, tmp_path: Path) -> None:
     file, link = tmp_path / "found.jsonl", tmp_path / "link.jsonl"
     file.write_text("of an earlier audit\n")
-    with pytest.raises(OSError, match="no right"), whole_or_nothing(file):
-        raise OSError("no right")
-    assert file.read_text() == "of an earlier audit\n"
     link.symlink_to(file)
-    with pytest.raises(OSError, match="full"), whole_or_nothing(link):
-        fill_the_disk(link)
+    for path, before in ((file, file.read_text()), (link, file.read_text()), (tmp_path / "new.jsonl", None)):
+        with pytest.raises((Unwritable, KeyboardInterrupt)), whole_or_nothing(path) as place:
+            write_a_part(place, end)
+        assert (path.read_text() if path.exists() else None) == before
+    assert sorted(tmp_path.iterdir()) == [file, link]
     assert link.is_symlink()
+
+
+def test_a_file_that_was_written_to_its_end_takes_the_place_and_the_rights_of_the_one_before(tmp_path: Path) -> None:
+    file, link = tmp_path / "found.jsonl", tmp_path / "link.jsonl"
+    file.write_text("of an earlier audit\n")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    with whole_or_nothing(link) as place:
+        place.write_text("of this one")
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("of this one", 0o640)
+    assert sorted(tmp_path.iterdir()) == [file, link]
+
+
+def test_a_device_is_written_itself_and_named_where_it_is_full() -> None:
+    with (
+        pytest.raises(Unwritable, match=r"^/dev/full cannot be written: No space left on device; give another file"),
+        whole_or_nothing(Path("/dev/full")) as place,
+    ):
+        write_verdicts(place, [])

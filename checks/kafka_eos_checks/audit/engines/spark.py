@@ -34,7 +34,7 @@ from kafka_eos_checks.kit.memory import keep_modules
 from kafka_eos_checks.kit.missing import MissingExtra, find_java, need
 from kafka_eos_checks.kit.progress import part_progress
 from kafka_eos_checks.kit.schemas import arrow_schema, ddl
-from kafka_eos_checks.kit.spark_failures import reasons, spark_failures
+from kafka_eos_checks.kit.spark_failures import in_short, is_full, spark_failures
 from kafka_eos_checks.kit.terminal import progress_console
 
 if TYPE_CHECKING:
@@ -405,7 +405,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
                 made = builder.getOrCreate()
         except spark_failures() as error:
             remedy = "set JAVA_HOME to a JDK 17 or later"
-            raise MissingExtra(f"Spark does not start with {java}; {remedy}: {reasons(error)[0]}") from error
+            raise MissingExtra(f"Spark does not start with {java}; {remedy}: {in_short(error)}") from error
         try:
             yield made
         except KeyboardInterrupt:
@@ -475,10 +475,9 @@ def failures_told() -> Iterator[None]:
     try:
         yield
     except spark_failures() as error:
-        words = reasons(error)
-        told = f"Spark failed: {words[0]}" + f" … {words[-1]}" * (len(words) > 1)
-        is_full = "No space left on device" in told
-        raise UnusableInput(told + "; make room in the executors' spark.local.dir" * is_full) from error
+        told = in_short(error)
+        remedy = "; make room in the executors' spark.local.dir" * is_full(told)
+        raise UnusableInput(f"Spark failed: {told}{remedy}") from error
 
 
 @contextmanager

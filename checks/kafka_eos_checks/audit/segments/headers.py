@@ -22,7 +22,7 @@ from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, decode_batch
 from kafka_eos.formats.segment import CorruptRegion, RegionKind, scan
-from kafka_eos_checks.audit.places import LocalFile, Window, open_at, written_bytes_of
+from kafka_eos_checks.audit.places import LocalFile, Uri, Window, open_at, written_bytes_of
 from kafka_eos_checks.kit.memory import keep_freed_memory
 
 Ints = NDArray[np.int64]
@@ -61,6 +61,7 @@ DELETE_HORIZON_MASK = 0x40  # the base timestamp is a delete horizon
 
 BLOCK_BYTES = 2 << 20  # measured: 2 MiB stays in the cache between the read, the CRC and the decoding of records
 TRIES = 3  # to read a block of a segment that changes
+UNWRITTEN_BYTES = 16  # zeroes in which no batch ends that is written to its end, but for values that end so
 SEARCH_BYTES = 16 << 20  # searched for the end of damage before the rest of the split is read
 INDEX_ENTRY = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 
@@ -370,6 +371,40 @@ def is_batch(file: File, position: int) -> bool:
     except MalformedBatch:
         return False
     return True
+
+
+def may_be_reserved(segment: Path) -> bool:
+    """Whether a file of this machine ends in zeroes, as a segment does that its broker has preallocated."""
+    if isinstance(segment, Uri):
+        return False
+    with open_at(segment) as file:
+        last = file.pread(HEADER_BYTES, max(file.size - HEADER_BYTES, 0))
+    return bool(last) and not any(last)
+
+
+def written_end(segment: Path) -> int:
+    """Where the batches of a segment of this machine end: before the zeroes at its end, if there are only these.
+
+    A broker with ``log.preallocate`` writes into the zeroes while they are read, and cuts them off when it begins
+    another segment. The bytes before them stay as they are. A batch whose end is not written belongs to the zeroes: it
+    is being written, or a crash has cut it off.
+    """
+    with open_at(segment) as file:
+        assert isinstance(file, LocalFile)
+        position = next((at for at in reversed(read_index(segment).tolist()) if is_batch(file, at)), 0)
+        for _ in range(TRIES):  # a broker may be writing the batch that is read
+            while is_batch(file, position):
+                position = _claimed_end(file, position)
+            if file.is_zero_from(position):
+                return position
+        claimed = _claimed_end(file, position)
+        unwritten = max(claimed - UNWRITTEN_BYTES, position + 8)  # after the base offset
+        return position if claimed <= file.size and file.is_zero_from(unwritten) else file.size
+
+
+def _claimed_end(file: File, position: int) -> int:
+    """Where the batch at a position ends by its length field."""
+    return position + LOG_OVERHEAD_BYTES + int.from_bytes(file.pread(4, position + 8), "big", signed=True)
 
 
 def _first_region(data: bytes) -> CorruptRegion | None:

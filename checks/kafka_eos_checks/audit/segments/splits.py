@@ -11,7 +11,7 @@ from kafka_eos.formats.log_directory import LogDirectory, find_log_directories
 from kafka_eos.formats.varint import INT64_MAX, INT64_MIN
 from kafka_eos_checks.audit.places import Ask, ask_here, listed, open_at, place, sizes_of
 from kafka_eos_checks.audit.segments import header_tables
-from kafka_eos_checks.audit.segments.headers import is_batch, read_index
+from kafka_eos_checks.audit.segments.headers import is_batch, may_be_reserved, read_index, written_end
 from kafka_eos_checks.audit.weights import TABLE_WEIGHT
 
 SUFFIXES = ("log", header_tables.SUFFIX)
@@ -158,14 +158,16 @@ class Split:
 def plan(
     logs: Iterable[PartitionLog],
     split_bytes: int = SPLIT_BYTES,
-    ask: Ask[Path, list[tuple[int, int]]] = ask_here,
+    ask: Ask[tuple[Path, bool], list[tuple[int, int]]] = ask_here,
 ) -> list[Split]:
     """Cut logs into splits of about ``split_bytes``, inside a segment where its offset index knows a batch.
+
+    What is reserved at the end of a log on this machine is left out (:func:`written_end`).
 
     Args:
         logs: the logs.
         split_bytes: segments up to this size are not cut.
-        ask: asks :func:`ranges_of` about the larger segments and all tables.
+        ask: asks :func:`ranges_of` about the larger segments, those with a reserved end, and all tables.
 
     Raises:
         OSError: a segment is not there.
@@ -174,8 +176,14 @@ def plan(
     files = [log.file(name) for log in logs for name in log.segments]
     sizes = dict(zip(files, sizes_of(files), strict=True))
     known = {file: [(0, size)] if size else [] for file, size in sizes.items()}
-    large = [file for file, size in sizes.items() if header_tables.is_table(file) or size > split_bytes]
-    known |= zip(large, ask(partial(ranges_of, split_bytes=split_bytes), large), strict=True)
+    reserved = set(filter(may_be_reserved, {log.file(log.segments[-1]) for log in logs if log.segments}))
+    asked = [
+        (file, file in reserved)
+        for file, size in sizes.items()
+        if header_tables.is_table(file) or size > split_bytes or file in reserved
+    ]
+    told = ask(partial(ranges_of, split_bytes=split_bytes), asked)
+    known |= {file: ranges for (file, _), ranges in zip(asked, told, strict=True)}
     splits = []
     for log in logs:
         ranges = [(name, *r) for name in log.segments for r in known[log.file(name)]]
@@ -183,15 +191,17 @@ def plan(
     return splits
 
 
-def ranges_of(segment: Path, split_bytes: int) -> list[tuple[int, int]]:
+def ranges_of(asked: tuple[Path, bool], split_bytes: int) -> list[tuple[int, int]]:
     """Byte ranges that tile a segment, or the table of its headers; none for an empty one.
 
-    A point from the index is used only if a whole batch with the right CRC begins there. A table takes about as long as
-    a segment of :data:`TABLE_WEIGHT` times its size.
+    The segment comes with whether its end may be reserved, which is left out then. A point from the index is used only
+    if a whole batch with the right CRC begins there. A table takes about as long as a segment of :data:`TABLE_WEIGHT`
+    times its size.
     """
+    segment, is_reserved = asked
     if header_tables.is_table(segment):
         return header_tables.ranges_of(segment, split_bytes // TABLE_WEIGHT)
-    size = segment.stat().st_size
+    size = written_end(segment) if is_reserved else segment.stat().st_size
     points = [0]
     if size > split_bytes:
         with open_at(segment, 0) as file:

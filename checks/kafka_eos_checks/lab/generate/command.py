@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kafka_eos_checks.kit.outputs import make_folder
+from kafka_eos_checks.kit.outputs import is_full, make_folder
 
 PLANTED = "planted.jsonl"
 EPOCHS, MOST_OF_AN_EPOCH = 4, 500  # epochs of a producer in a small log; batches of an epoch in a large log
@@ -19,6 +19,8 @@ BATCHES, PRODUCERS = 100_000, 50  # defaults of logs without transactions
 CLUSTER_PRODUCERS, RUN = 5, 4  # idempotent producers of a partition; batches of a transaction on a partition
 SPREAD = 3  # partitions of a transaction
 MOST_PARTITIONS, MOST_CLIENTS = 65_535, 500_000  # 16 bits; six digits for two groups a client
+# Of a batch without records, of a record next to its value, of a batch in a table, of an operation of Jepsen; at least.
+HEADER_BYTES, RECORD_BYTES, TABLE_BYTES, OPERATION_BYTES = 61, 7, 9, 200
 TEXT_BYTES = 16  # smallest value that names its partition and offset
 OF_JEPSEN = {"folder", "faults", "seed", "jepsen"}  # arguments of a history of Jepsen; it has no use for others
 OF_EVERY_LOG = "segment_bytes"  # the argument of a cluster that logs without transactions have, too
@@ -170,7 +172,8 @@ def run(arguments: argparse.Namespace) -> int:
             write = _write_jepsen if arguments.jepsen else _write_cluster if arguments.transactions else _write
             what, batches, size, planted = write(arguments)
     except (ValueError, OSError) as error:
-        print(f"kafka-eos lab generate: {error}", file=sys.stderr)
+        said = _no_room(arguments, error) if is_full(error) else error
+        print(f"kafka-eos lab generate: {said}", file=sys.stderr)
         return 2
     seconds = time.perf_counter() - started
     unit = "operations" if arguments.jepsen else "batches"
@@ -180,6 +183,22 @@ def run(arguments: argparse.Namespace) -> int:
         f"({batches / seconds:,.0f} {unit}/s) in {arguments.folder}; planted: {counts}"
     )
     return 0
+
+
+def _no_room(arguments: argparse.Namespace, error: OSError) -> str:
+    """The message about a full disk: what is needed at least, and what is there, now that what was written is gone."""
+    own, records = arguments, sum(arguments.records) / 2
+    if own.jepsen:
+        needed = own.jepsen * OPERATION_BYTES
+    elif own.headers:
+        needed = own.batches * TABLE_BYTES * own.brokers
+    else:
+        needed = int(own.batches * (HEADER_BYTES + records * (own.value_bytes + RECORD_BYTES))) * own.brokers
+    there = shutil.disk_usage(own.folder.absolute().parent).free
+    return (
+        f"{own.folder} cannot be written: {error.strerror}; it takes at least {needed:,} bytes, and {there:,} are free"
+        f"; give a folder on another disk, or fewer --{'jepsen' if own.jepsen else 'batches'}"
+    )
 
 
 @contextmanager

@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
 from kafka_eos_checks.audit.plan import stages
+from kafka_eos_checks.audit.segments.reading import read_marked
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan, ranges_of, tasks
 
 
@@ -19,7 +21,7 @@ def only_segment(folder: Path) -> Path:
 def test_ranges_tile_a_segment_at_batches_that_the_index_knows(tmp_path: Path) -> None:
     write_log(tmp_path / "orders-0", faulty_log(1, 2_000))
     segment = only_segment(tmp_path / "orders-0")
-    ranges = ranges_of(segment, 20_000)
+    ranges = ranges_of((segment, False), 20_000)
     assert len(ranges) > 4
     assert (ranges[0][0], ranges[-1][1]) == (0, segment.stat().st_size)
     assert all(before[1] == after[0] for before, after in pairwise(ranges))
@@ -28,7 +30,7 @@ def test_ranges_tile_a_segment_at_batches_that_the_index_knows(tmp_path: Path) -
 
 def test_a_segment_without_an_index_is_one_range(tmp_path: Path) -> None:
     write_log(tmp_path / "orders-0", faulty_log(1, 2_000), index=False)
-    assert len(ranges_of(only_segment(tmp_path / "orders-0"), 20_000)) == 1
+    assert len(ranges_of((only_segment(tmp_path / "orders-0"), False), 20_000)) == 1
 
 
 def test_an_index_that_points_between_batches_gives_no_split(tmp_path: Path) -> None:
@@ -37,7 +39,32 @@ def test_an_index_that_points_between_batches_gives_no_split(tmp_path: Path) -> 
     entries = np.fromfile(segment.with_suffix(".index"), ">i4").reshape(-1, 2)
     entries[:, 1] += 1
     entries.tofile(segment.with_suffix(".index"))
-    assert len(ranges_of(segment, 20_000)) == 1
+    assert len(ranges_of((segment, False), 20_000)) == 1
+
+
+@pytest.mark.parametrize("split_bytes", [5_000, 1 << 20])
+def test_the_end_that_a_broker_has_reserved_is_in_no_split(tmp_path: Path, split_bytes: int) -> None:
+    """The broker writes into the zeroes while they are read, and cuts them off when it begins another segment."""
+    write_log(tmp_path / "orders-0", faulty_log(1, 2_000), segment_batches=1_000)
+    first, last = sorted((tmp_path / "orders-0").glob("*.log"))
+    size = last.stat().st_size
+    for segment in (first, last):
+        segment.write_bytes(segment.read_bytes() + bytes(100_000))
+    splits = plan(find_logs(tmp_path), split_bytes)
+    assert splits[-1].end == size
+    *_, (headers, _) = read_marked(last, ["base_offset", "attributes"])
+    assert headers.end == size
+    assert max(split.end for split in splits if split.segment == first.name) == first.stat().st_size, "it is damage"
+    *_, batch = [item for item in read_segment(last) if isinstance(item, StoredBatch)]
+    whole = last.read_bytes()
+    for written in (10, 30, size - 20 - batch.position):
+        last.write_bytes(whole[: batch.position + written] + bytes(100_000))
+        assert plan(find_logs(tmp_path), split_bytes)[-1].end == batch.position, "the end of a batch is not written"
+    changed = bytes([whole[batch.position + 40] ^ 1])
+    last.write_bytes(whole[: batch.position + 40] + changed + whole[batch.position + 41 :])
+    assert plan(find_logs(tmp_path), split_bytes)[-1].end == len(whole), "a batch that was changed is damage"
+    last.write_bytes(last.read_bytes() + b"batch")
+    assert plan(find_logs(tmp_path), split_bytes)[-1].end == last.stat().st_size, "no zeroes only"
 
 
 @pytest.mark.parametrize("split_bytes", [5_000, 50_000])

@@ -1,5 +1,6 @@
 """The command that writes logs with planted violations."""
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.cli.command import main
-from kafka_eos_checks.lab.generate import planted_logs
+from kafka_eos_checks.lab.generate import command, planted_logs
 from kafka_eos_checks.lab.generate.log_files import LogFiles
 
 
@@ -34,6 +35,26 @@ def test_the_partitions_together_have_as_many_batches_as_are_asked_for(tmp_path:
     made = tmp_path / "made"
     assert main(["lab", "generate", str(made), "--batches", "11", "--partitions", "3", "--producers", "1"]) == 0
     assert [log.batches for log in run([made]).logs] == [4, 4, 3]
+
+
+@pytest.mark.parametrize(
+    ("more", "needed", "fewer"),
+    [([], "1,650,000", "batches"), (["--headers"], "54,000", "batches"), (["--jepsen", "900"], "180,000", "jepsen")],
+)
+def test_a_full_disk_is_told_with_what_is_needed_and_what_to_do(
+    more: list[str], needed: str, fewer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def write(_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("_write", "_write_jepsen"):
+        monkeypatch.setattr(command, name, write)
+    call = ["lab", "generate", str(tmp_path / "made"), *(more if fewer == "jepsen" else ["--batches", "6000", *more])]
+    assert main(call) == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/made cannot be written: No space left on device; it takes at least {needed} bytes, and " in said
+    assert said.endswith(f" are free; give a folder on another disk, or fewer --{fewer}\n")
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_seed_decides_every_byte(tmp_path: Path) -> None:
