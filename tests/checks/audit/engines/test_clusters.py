@@ -146,7 +146,7 @@ with session() as spark, SparkEngine(spark) as engine:
     rows = engine.map(each, range(20), [1] * 20, "each")
     first = engine.regroup(summed, [1], rows, label="first")
     before = engine.collect(1, first)
-    running = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    running = subprocess.run(["ps", "-wweo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
     told = (line.split(maxsplit=2) for line in running.splitlines())
     jvm = str(os.getppid())
     executors = [pid for pid, parent, args in told if parent == jvm and "CoarseGrainedExecutorBackend" in args]
