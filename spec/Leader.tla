@@ -391,7 +391,6 @@ OneLog ==
           /\ leader.log.entries[j].producerId \in {NoProducerId, Entries[i].producerId}
     /\ \A j \in DOMAIN leader.log.entries : leader.log.entries[j].producerId # NoProducerId =>
           \E i \in DOMAIN Entries : /\ Entries[i].offset = leader.log.entries[j].offset
-                                    /\ Entries[i].producerId = leader.log.entries[j].producerId
                                     /\ Entries[i].epoch = leader.log.entries[j].epoch
 OneLogWitness == Entries # <<>> /\ Len(leader.log.entries) > Len(Entries)
 

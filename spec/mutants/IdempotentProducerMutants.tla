@@ -73,6 +73,16 @@ AnybodyLeads == IF isr # {} THEN isr ELSE Replicas
 (* for MayExpire: producer state is dropped while a retry may be on its way *)
 ExpireAnyTime(producerId) == TRUE
 
+(* The outcomes after some values have got a result, if this is what a failure counts as. *)
+FailureAs(counted, values, result) ==
+    [value \in Values |-> IF value \notin values THEN outcome[value] ELSE IF result = "failed" THEN counted ELSE result]
+
+(* for WithOutcome: a value that was given up is reported as acknowledged *)
+FailureIsAcknowledged(values, result) == FailureAs("acknowledged", values, result)
+
+(* for WithOutcome: a value that was given up is no longer known to have been sent *)
+FailureIsUnsent(values, result) == FailureAs("unsent", values, result)
+
 (* for Content: the application sends one message twice *)
 SameContent(value) == 0
 

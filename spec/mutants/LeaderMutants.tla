@@ -49,6 +49,12 @@ AsShipped(before, batch) ==
     ELSE IF AppendError(before.log, batch) = "NONE" /\ IsAboveLowest(before, batch)
     THEN "OUT_OF_ORDER_SEQUENCE_NUMBER" ELSE AppendError(before.log, batch)
 
+(* for SequenceError: a leader fences a producer that it does not know, unless the log is empty *)
+UnknownIsFenced(before, batch) ==
+    IF IsOfCoordinator(batch) THEN "NONE"
+    ELSE IF ~KnowsProducer(before.log, batch.producerId) /\ before.log.entries # <<>> THEN "INVALID_PRODUCER_EPOCH"
+    ELSE AppendError(before.log, batch)
+
 (* for AskedAfterBatch: every batch of a transaction uses the guard up, as in Kafka *)
 EveryBatchUsesGuardUp(before, batch, version) ==
     LET asked == before.asked[batch.producerId] IN
@@ -62,6 +68,24 @@ MayLackGuard(before, producerId, version) ==
 GuardOfAnyEpoch(before, batch, version, guard) ==
     IF MayLackGuard(before, batch.producerId, version) \/ guard = before.asked[batch.producerId].guard
     THEN "NONE" ELSE "INVALID_TXN_STATE"
+
+(* The producers that a leader has asked about. *)
+Asked(before) == {producerId \in ProducerIds : before.asked[producerId].guardEpoch # NoEpoch}
+
+(* A leader also refuses a batch whose epoch is not that of its questions about these producers. *)
+ErrorByQuestions(producerIds, before, batch, version, guard) ==
+    LET error == Guards!DataError(Guarded(before, batch.producerId), batch.epoch, guard) IN
+    IF version = 0 THEN "NONE"
+    ELSE IF error = "NONE" /\ \E id \in producerIds : before.asked[id].guardEpoch # batch.epoch THEN "INVALID_TXN_STATE"
+    ELSE error
+
+(* for GuardError: the question about the first producer counts for all *)
+FirstQuestionCounts(before, batch, version, guard) ==
+    ErrorByQuestions({id \in Asked(before) : \A other \in Asked(before) : id <= other}, before, batch, version, guard)
+
+(* for GuardError: the question about the last producer counts for all *)
+LastQuestionCounts(before, batch, version, guard) ==
+    ErrorByQuestions({id \in Asked(before) : \A other \in Asked(before) : id >= other}, before, batch, version, guard)
 
 (* for NeedsVerification: nobody is asked while a transaction of any epoch is open, as in Kafka 3.9 *)
 AsksUnlessOpen(before, producerId, epoch, version) == ~MayLackGuard(before, producerId, version)
@@ -100,24 +124,107 @@ OneRecordEach(before, entry, log) == OfVersion2!Appended(before.transactions, en
 NeverReplicated(before, entry, log) ==
     OfVersion2!Written(before.transactions, [entry EXCEPT !.offset = LogEndOffset(before.log)])
 
+(* The transactions after an entry, which is at this offset for them. *)
+ToldAt(offset, before, entry, log) ==
+    LET after == OfVersion2!Written(before.transactions, [entry EXCEPT !.offset = offset])
+    IN  OfVersion2!WithReplicated(after, LogEndOffset(log))
+
+(* The transactions after an entry. *)
+Told(before, entry, log) == ToldAt(LogEndOffset(before.log), before, entry, log)
+
 (* for WithEntry: transactions are not told of a batch outside of them *)
 PlainIsNotTold(before, entry, log) ==
-    IF entry.kind = "plain" THEN before.transactions
-    ELSE OfVersion2!WithReplicated(
-             OfVersion2!Written(before.transactions, [entry EXCEPT !.offset = LogEndOffset(before.log)]),
-             LogEndOffset(log))
+    IF entry.kind = "plain" THEN before.transactions ELSE Told(before, entry, log)
+
+(* for WithEntry: a marker is at the end of the log behind it *)
+MarkerAtLogEnd(before, entry, log) ==
+    ToldAt(LogEndOffset(IF OfVersion2!IsMarker(entry) THEN log ELSE before.log), before, entry, log)
+
+(* for WithEntry: an entry is at the offset of the record before it *)
+AtLastRecord(before, entry, log) ==
+    ToldAt(IF LogEndOffset(before.log) = 0 THEN 0 ELSE LogEndOffset(before.log) - 1, before, entry, log)
+
+(* for WithEntry: of each epoch of a producer only the last entry is kept *)
+LastOfEpochIsKept(before, entry, log) ==
+    LET after == Told(before, entry, log)
+    IN  [after EXCEPT !.entries = SelectSeq(@, LAMBDA other :
+            \/ <<other.producerId, other.epoch>> # <<entry.producerId, entry.epoch>>
+            \/ other.offset = LogEndOffset(before.log))]
+
+(* for WithEntry: transactions keep the first epoch of a producer *)
+FirstEpochIsKept(before, entry, log) ==
+    LET known == before.transactions.producers[entry.producerId].epoch
+    IN  Told(before, [entry EXCEPT !.epoch = IF known = NoEpoch THEN @ ELSE known], log)
+
+(* for WithEntry: transactions are told the epoch after that of the entry *)
+NextEpochIsTold(before, entry, log) == Told(before, [entry EXCEPT !.epoch = @ + 1], log)
+
+(* The transactions after an entry that they take for one of another kind. *)
+TakenFor(kind, before, entry, log) ==
+    LET after == Told(before, [entry EXCEPT !.kind = kind], log)
+    IN  [after EXCEPT !.entries[Len(after.entries)].kind = entry.kind]
+
+(* for WithEntry: a committed transaction is in the index as well *)
+CommitIsIndexed(before, entry, log) ==
+    TakenFor(IF entry.kind = "commit" THEN "abort" ELSE entry.kind, before, entry, log)
+
+(* for WithEntry: a batch outside of transactions begins one *)
+PlainBegins(before, entry, log) ==
+    TakenFor(IF entry.kind = "plain" THEN "transactional" ELSE entry.kind, before, entry, log)
+
+(* for WithEntry: a batch outside of transactions aborts the one that is open *)
+PlainAborts(before, entry, log) == TakenFor(IF entry.kind = "plain" THEN "abort" ELSE entry.kind, before, entry, log)
+
+(* The transactions after an entry; if the index has a new transaction, it has these offsets. *)
+Indexed(before, entry, log, firstOffset, lastOffset) ==
+    LET after == Told(before, entry, log)
+        last  == Len(after.abortedIndex)
+    IN  IF last = Len(before.transactions.abortedIndex) THEN after
+        ELSE [after EXCEPT !.abortedIndex[last].firstOffset = firstOffset, !.abortedIndex[last].lastOffset = lastOffset]
+
+FirstOffset(before, entry) == before.transactions.producers[entry.producerId].firstOffset
 
 (* for WithEntry: the index names the end of the log instead of the marker *)
-IndexNamesLogEnd(before, entry, log) ==
-    LET after == OfVersion2!WithReplicated(
-                     OfVersion2!Written(before.transactions, [entry EXCEPT !.offset = LogEndOffset(before.log)]),
-                     LogEndOffset(log))
-        index == after.abortedIndex
-    IN  IF Len(index) = Len(before.transactions.abortedIndex) THEN after
-        ELSE [after EXCEPT !.abortedIndex[Len(index)].lastOffset = LogEndOffset(log)]
+IndexNamesLogEnd(before, entry, log) == Indexed(before, entry, log, FirstOffset(before, entry), LogEndOffset(log))
+
+(* for WithEntry: the index names the first batch of the transaction instead of the marker *)
+IndexNamesFirstTwice(before, entry, log) ==
+    Indexed(before, entry, log, FirstOffset(before, entry), FirstOffset(before, entry))
+
+(* for WithEntry: the index names the marker instead of the first batch *)
+IndexNamesMarkerTwice(before, entry, log) ==
+    Indexed(before, entry, log, LogEndOffset(before.log), LogEndOffset(before.log))
+
+(* for WithEntry: the index names the commit before the transaction instead of its first batch *)
+IndexNamesCommit(before, entry, log) ==
+    LET commits == SelectSeq(before.transactions.entries, LAMBDA other :
+                       other.kind = "commit" /\ other.producerId = entry.producerId)
+        first   == IF commits = <<>> THEN FirstOffset(before, entry) ELSE commits[Len(commits)].offset
+    IN  Indexed(before, entry, log, first, LogEndOffset(before.log))
 
 (* for MarkerError: every marker is judged by the rule of version 1 (KAFKA-19446) *)
 MarkersOfVersion1(before, marker, version) == OfVersion1!MarkerError(before.transactions, marker)
+
+(* for MarkerError: every marker is judged by the rule of version 2 *)
+MarkersOfVersion2(before, marker, version) == OfVersion2!MarkerError(before.transactions, marker)
+
+(* A leader's answer to a marker by the rule of its version. *)
+ErrorByVersion(before, marker, version) ==
+    IF version = 2 THEN OfVersion2!MarkerError(before.transactions, marker)
+    ELSE OfVersion1!MarkerError(before.transactions, marker)
+
+(* for MarkerError: a leader takes one marker of each coordinator *)
+KnownCoordinatorIsFenced(before, marker, version) ==
+    LET error == ErrorByVersion(before, marker, version)
+        known == before.transactions.producers[marker.producerId].coordinatorEpoch
+    IN  IF error = "NONE" /\ marker.coordinatorEpoch <= known
+        THEN "TRANSACTION_COORDINATOR_FENCED" ELSE error
+
+(* for MarkerError: a marker with the epoch of its transaction is taken for one of an old coordinator *)
+OwnEpochIsOfOldCoordinator(before, marker, version) ==
+    LET error == ErrorByVersion(before, marker, version)
+    IN  IF error # "NONE" /\ marker.epoch = before.transactions.producers[marker.producerId].epoch
+        THEN "TRANSACTION_COORDINATOR_FENCED" ELSE error
 
 (* for WithForgotten: the transactions of a producer that expires are kept *)
 EpochOutlivesProducer(before, producerId) == [before EXCEPT !.log = Forgotten(@, producerId)]

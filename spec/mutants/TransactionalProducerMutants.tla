@@ -32,6 +32,18 @@ BeginsOnlyWithId(operation) ==
 (* for OtherHasTimedOut: a call that has timed out does not stand in the way of another *)
 TimeoutsAreForgotten(operation) == FALSE
 
+(* for CallError: a client that had a producer id when it was refused throws that for ever *)
+RefusalIsKept(operation) ==
+    IF client.state = "UNINITIALIZED" /\ client.identity > 0 THEN "AuthorizationException"
+    ELSE IF operation \in {"initTransactions", "send"} /\ HasError THEN client.error
+    ELSE IF OtherHasTimedOut(operation) THEN "IllegalStateException"
+    ELSE IF call.operation = operation THEN "NONE"
+    ELSE IF IsRefusedByError(operation) THEN client.error
+    ELSE IF operation \in {"send", "sendOffsetsToTransaction"}
+         THEN IF client.state = "IN_TRANSACTION" THEN "NONE" ELSE "IllegalStateException"
+    ELSE IF IsLegalCall(operation) THEN "NONE"
+    ELSE "IllegalStateException"
+
 (* for AfterTimeout: a commit that has timed out is taken for one that has succeeded *)
 TimedOutIsDone ==
     IF call.operation = "commitTransaction" THEN [call EXCEPT !.outcome = "done"]

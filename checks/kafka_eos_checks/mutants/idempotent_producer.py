@@ -1,6 +1,9 @@
 """The rules of ``spec/mutants/IdempotentProducerMutants.tla``, for the reference."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+
+from immutables import Map
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.idempotent_producer import Batches, IdempotentProducer, Producer, Request
@@ -112,3 +115,13 @@ def anybody_leads(state: IdempotentProducer) -> frozenset[str]:
 def expire_any_time(state: IdempotentProducer, producer_id: int) -> bool:
     """For ``may_expire``: producer state is dropped while a retry may be on its way."""
     return True
+
+
+def failure_is_acknowledged(state: IdempotentProducer, values: Iterable[int], result: str) -> Map[int, str]:
+    """For ``with_outcome``: a value that was given up is reported as acknowledged."""
+    return state.outcome.update(dict.fromkeys(values, "acknowledged" if result == "failed" else result))
+
+
+def failure_is_unsent(state: IdempotentProducer, values: Iterable[int], result: str) -> Map[int, str]:
+    """For ``with_outcome``: a value that was given up is no longer known to have been sent."""
+    return state.outcome.update(dict.fromkeys(values, "unsent" if result == "failed" else result))

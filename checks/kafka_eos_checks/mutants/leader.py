@@ -1,13 +1,17 @@
 """The rules of ``spec/mutants/LeaderMutants.tla``, for the reference."""
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from immutables import Map
+from pyrsistent import pvector
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines import leader as leaders
 from kafka_eos.machines.producer_state import NO_PRODUCER_ID, Batch, Log, ProducerState
-from kafka_eos.machines.transactional_partition import LeaderLog, LogEntry
+from kafka_eos.machines.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL, LeaderLog, LogEntry
+
+Choice = Callable[[Iterable[int]], int]
 
 
 def sequence_before_guard(
@@ -82,6 +86,15 @@ def as_shipped(rules: leaders.Rules, before: leaders.LeaderState, batch: Batch) 
     return lowest_sequence_counts(rules, before, batch) if error is ErrorCode.NONE else error
 
 
+def unknown_is_fenced(rules: leaders.Rules, before: leaders.LeaderState, batch: Batch) -> ErrorCode:
+    """For ``sequence_error``: a leader fences a producer that it does not know, unless the log is empty."""
+    if rules.is_of_coordinator(batch):
+        return ErrorCode.NONE
+    if before.log.entries and not before.log.knows_producer(batch.producer_id):
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return before.log.append_error(batch)
+
+
 def every_batch_uses_guard_up(
     rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int
 ) -> leaders.Asked:
@@ -103,6 +116,32 @@ def guard_of_any_epoch(
     has_one = _may_lack_guard(rules, before, batch.producer_id, version)
     has_one = has_one or guard == before.questions(batch.producer_id).guard
     return ErrorCode.NONE if has_one else ErrorCode.INVALID_TXN_STATE
+
+
+def _error_by_questions(
+    rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int, guard: int, choose: Choice
+) -> ErrorCode:
+    """A leader also refuses a batch whose epoch is not that of its questions about the chosen producer."""
+    error = leaders.Rules.guard_error(rules, before, batch, version, guard)
+    asked = [producer_id for producer_id, each in before.asked.items() if each.guard_epoch != leaders.NO_EPOCH]
+    if version == leaders.OUTSIDE or error is not ErrorCode.NONE or not asked:
+        return error
+    is_other = before.questions(choose(asked)).guard_epoch != batch.epoch
+    return ErrorCode.INVALID_TXN_STATE if is_other else ErrorCode.NONE
+
+
+def first_question_counts(
+    rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int, guard: int
+) -> ErrorCode:
+    """For ``guard_error``: the question about the first producer counts for all."""
+    return _error_by_questions(rules, before, batch, version, guard, min)
+
+
+def last_question_counts(
+    rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int, guard: int
+) -> ErrorCode:
+    """For ``guard_error``: the question about the last producer counts for all."""
+    return _error_by_questions(rules, before, batch, version, guard, max)
 
 
 def asks_unless_open(
@@ -170,29 +209,138 @@ def never_replicated(rules: leaders.Rules, before: leaders.LeaderState, entry: L
     return rules.version_2.written(before.knowing(entry.producer_id), at)
 
 
+def _told_at(offset: int, rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """The transactions after an entry, which is at this offset for them."""
+    written = rules.version_2.written(before.knowing(entry.producer_id), replace(entry, offset=offset))
+    return rules.version_2.with_replicated(written, log.log_end_offset)
+
+
+def _told(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """The transactions after an entry."""
+    return _told_at(before.log.log_end_offset, rules, before, entry, log)
+
+
 def plain_is_not_told(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
     """For ``with_entry``: transactions are not told of a batch outside of them."""
-    known = before.knowing(entry.producer_id)
-    if entry.kind == "plain":
-        return known
-    written = rules.version_2.written(known, replace(entry, offset=before.log.log_end_offset))
-    return rules.version_2.with_replicated(written, log.log_end_offset)
+    return before.knowing(entry.producer_id) if entry.kind == PLAIN else _told(rules, before, entry, log)
+
+
+def marker_at_log_end(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: a marker is at the end of the log behind it."""
+    offset = log.log_end_offset if entry.is_marker else before.log.log_end_offset
+    return _told_at(offset, rules, before, entry, log)
+
+
+def at_last_record(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: an entry is at the offset of the record before it."""
+    return _told_at(max(0, before.log.log_end_offset - 1), rules, before, entry, log)
+
+
+def last_of_epoch_is_kept(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: of each epoch of a producer only the last entry is kept."""
+    after, own = _told(rules, before, entry, log), (entry.producer_id, entry.epoch)
+    others = [other for other in after.entries[:-1] if (other.producer_id, other.epoch) != own]
+    return replace(after, entries=pvector([*others, after.entries[-1]]))
+
+
+def first_epoch_is_kept(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: transactions keep the first epoch of a producer."""
+    known = before.producer(entry.producer_id).epoch
+    return _told(rules, before, entry if known == leaders.NO_EPOCH else replace(entry, epoch=known), log)
+
+
+def next_epoch_is_told(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: transactions are told the epoch after that of the entry."""
+    return _told(rules, before, replace(entry, epoch=entry.epoch + 1), log)
+
+
+def _taken_for(
+    kinds: Mapping[str, str], rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log
+) -> LeaderLog:
+    """The transactions after an entry that they take for one of another kind."""
+    after = _told(rules, before, replace(entry, kind=kinds.get(entry.kind, entry.kind)), log)
+    last = replace(after.entries[-1], kind=entry.kind)
+    return replace(after, entries=after.entries.set(len(after.entries) - 1, last))
+
+
+def commit_is_indexed(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: a committed transaction is in the index as well."""
+    return _taken_for({COMMIT: ABORT}, rules, before, entry, log)
+
+
+def plain_begins(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: a batch outside of transactions begins one."""
+    return _taken_for({PLAIN: TRANSACTIONAL}, rules, before, entry, log)
+
+
+def plain_aborts(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: a batch outside of transactions aborts the one that is open."""
+    return _taken_for({PLAIN: ABORT}, rules, before, entry, log)
+
+
+def _indexed(
+    rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log, first_offset: int, last_offset: int
+) -> LeaderLog:
+    """The transactions after an entry; if the index has a new transaction, it has these offsets."""
+    after = _told(rules, before, entry, log)
+    index = after.aborted_index
+    if len(index) == len(before.transactions.aborted_index):
+        return after
+    new = replace(index[-1], first_offset=first_offset, last_offset=last_offset)
+    return replace(after, aborted_index=index.set(len(index) - 1, new))
 
 
 def index_names_log_end(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
     """For ``with_entry``: the index names the end of the log instead of the marker."""
-    known = before.knowing(entry.producer_id)
-    written = rules.version_2.written(known, replace(entry, offset=before.log.log_end_offset))
-    after = rules.version_2.with_replicated(written, log.log_end_offset)
-    index = after.aborted_index
-    if len(index) == len(known.aborted_index):
-        return after
-    return replace(after, aborted_index=index.set(len(index) - 1, replace(index[-1], last_offset=log.log_end_offset)))
+    first = before.producer(entry.producer_id).first_offset
+    return _indexed(rules, before, entry, log, first, log.log_end_offset)
+
+
+def index_names_first_twice(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: the index names the first batch of the transaction instead of the marker."""
+    first = before.producer(entry.producer_id).first_offset
+    return _indexed(rules, before, entry, log, first, first)
+
+
+def index_names_marker_twice(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: the index names the marker instead of the first batch."""
+    return _indexed(rules, before, entry, log, before.log.log_end_offset, before.log.log_end_offset)
+
+
+def index_names_commit(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: the index names the commit before the transaction instead of its first batch."""
+    own = [known for known in before.transactions.entries if known.producer_id == entry.producer_id]
+    commits = [known.offset for known in own if known.kind == COMMIT]
+    first = commits[-1] if commits else before.producer(entry.producer_id).first_offset
+    return _indexed(rules, before, entry, log, first, before.log.log_end_offset)
 
 
 def markers_of_version1(rules: leaders.Rules, before: leaders.LeaderState, marker: LogEntry, version: int) -> ErrorCode:
     """For ``marker_error``: every marker is judged by the rule of version 1 (KAFKA-19446)."""
     return rules.version_1.marker_error(before.knowing(marker.producer_id), marker)
+
+
+def markers_of_version2(rules: leaders.Rules, before: leaders.LeaderState, marker: LogEntry, version: int) -> ErrorCode:
+    """For ``marker_error``: every marker is judged by the rule of version 2."""
+    return rules.version_2.marker_error(before.knowing(marker.producer_id), marker)
+
+
+def known_coordinator_is_fenced(
+    rules: leaders.Rules, before: leaders.LeaderState, marker: LogEntry, version: int
+) -> ErrorCode:
+    """For ``marker_error``: a leader takes one marker of each coordinator."""
+    error = leaders.Rules.marker_error(rules, before, marker, version)
+    is_known = marker.coordinator_epoch <= before.producer(marker.producer_id).coordinator_epoch
+    return ErrorCode.TRANSACTION_COORDINATOR_FENCED if error is ErrorCode.NONE and is_known else error
+
+
+def own_epoch_is_of_old_coordinator(
+    rules: leaders.Rules, before: leaders.LeaderState, marker: LogEntry, version: int
+) -> ErrorCode:
+    """For ``marker_error``: a marker with the epoch of its transaction is taken for one of an old coordinator."""
+    error = leaders.Rules.marker_error(rules, before, marker, version)
+    is_own = marker.epoch == before.producer(marker.producer_id).epoch
+    return ErrorCode.TRANSACTION_COORDINATOR_FENCED if error is not ErrorCode.NONE and is_own else error
 
 
 def epoch_outlives_producer(rules: leaders.Rules, before: leaders.LeaderState, producer_id: int) -> leaders.LeaderState:

@@ -23,6 +23,8 @@ from kafka_eos.machines.transactional_producer import (
     READY,
     RETRIABLE_ERRORS,
     SEND_OFFSETS,
+    UNAUTHORIZED,
+    UNINITIALIZED,
     Call,
     ProducerBatch,
     TransactionalProducer,
@@ -75,6 +77,12 @@ def begins_only_with_id(producer: TransactionalProducer, operation: str) -> bool
 def timeouts_are_forgotten(producer: TransactionalProducer, operation: str) -> bool:
     """For ``other_has_timed_out``: a call that has timed out does not stand in the way of another."""
     return False
+
+
+def refusal_is_kept(producer: TransactionalProducer, operation: str) -> str:
+    """For ``call_error``: a client that had a producer id when it was refused throws that for ever."""
+    is_over = producer.client.state == UNINITIALIZED and producer.client.identity > 0
+    return UNAUTHORIZED if is_over else TransactionalProducer.call_error(producer, operation)
 
 
 def timed_out_is_done(producer: TransactionalProducer) -> Call:
