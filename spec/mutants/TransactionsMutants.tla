@@ -111,6 +111,15 @@ EndOfAnyEpoch(version, epoch, commit) ==
     ELSE IF version = 2 /\ ~commit THEN "DECIDE"
     ELSE "INVALID_TXN_STATE"
 
+(* for EndVerdict: a client of version 2 that commits what was aborted is given another decision *)
+CommitsTheAborted(version, epoch, commit) ==
+    IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF IsRetryOfEnd(version, epoch) /\ transaction.state \in {"COMPLETE_COMMIT", "COMPLETE_ABORT"}
+    THEN (IF Commits = commit THEN "NONE" ELSE IF commit THEN "DECIDE" ELSE "INVALID_TXN_STATE")
+    ELSE IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
+    ELSE IF transaction.state = "ONGOING" \/ ~commit THEN "DECIDE"
+    ELSE "INVALID_TXN_STATE"
+
 (* for MayTakeOver: an instance gets its epoch before the markers of the one before it are written *)
 TakesOverEarly == transaction.state # "ONGOING"
 
@@ -152,6 +161,11 @@ RestIsAborted(partition) ==
     [partition |-> partition, version |-> transaction.version, epoch |-> transaction.epoch,
      commit |-> Commits /\ toMark = transaction.partitions, coordinatorEpoch |-> coordinatorEpoch]
 
+(* for MarkerTo: each coordinator sends its markers with a lower epoch than the one before it *)
+CoordinatorsCountDown(partition) ==
+    [partition |-> partition, version |-> transaction.version, epoch |-> transaction.epoch, commit |-> Commits,
+     coordinatorEpoch |-> 1 - coordinatorEpoch]
+
 (* for MarkersAfterElection: a partition that has another leader counts as marked (KAFKA-5610) *)
 NotLeaderIsDone(partition) == toMark \ {partition}
 
@@ -179,6 +193,12 @@ OnlyLatestIsKept(log, instance, number, epoch) ==
 
 (* for Decided: a failover forgets the decision and turns it into an abort *)
 DecisionForgotten == [transaction EXCEPT !.state = IF IsPrepared THEN "PREPARE_ABORT" ELSE @]
+
+(* for Decided: a failover closes a prepared commit as an abort *)
+CommitClosedAsAbort == [transaction EXCEPT !.state = IF @ = "PREPARE_COMMIT" THEN "COMPLETE_ABORT" ELSE @]
+
+(* for Decided: a failover closes a prepared abort as a commit *)
+AbortClosedAsCommit == [transaction EXCEPT !.state = IF @ = "PREPARE_ABORT" THEN "COMPLETE_COMMIT" ELSE @]
 
 (***************************************************************************)
 (* Probes: states that some state of a model must show                     *)

@@ -173,6 +173,13 @@ def end_of_any_epoch(state: Transactions, version: int, epoch: int, commit: bool
     return DECIDE if version == 2 and not commit else "INVALID_TXN_STATE"
 
 
+def commits_the_aborted(state: Transactions, version: int, epoch: int, commit: bool) -> str:
+    """For ``end_verdict``: a client of version 2 that commits what was aborted is given another decision."""
+    verdict = Transactions.end_verdict(state, version, epoch, commit)
+    is_other = commit and verdict == "INVALID_TXN_STATE" and epoch != state.transaction.epoch
+    return DECIDE if is_other else verdict
+
+
 def takes_over_early(state: Transactions) -> bool:
     """For ``may_take_over``: an instance gets its epoch before the markers of the one before it are written."""
     return state.transaction.state is not TransactionState.ONGOING
@@ -237,6 +244,11 @@ def rest_is_aborted(state: Transactions, partition: str) -> Marker:
     )
 
 
+def coordinators_count_down(state: Transactions, partition: str) -> Marker:
+    """For ``marker_to``: each coordinator sends its markers with a lower epoch than the one before it."""
+    return replace(Transactions.marker_to(state, partition), coordinator_epoch=1 - state.coordinator_epoch)
+
+
 def not_leader_is_done(state: Transactions, partition: str) -> frozenset[str]:
     """For ``markers_after_election``: a partition that has another leader counts as marked (KAFKA-5610)."""
     return state.to_mark - {partition}
@@ -275,3 +287,15 @@ def decision_forgotten(state: Transactions) -> Transaction:
     return (
         replace(state.transaction, state=TransactionState.PREPARE_ABORT) if state.is_prepared() else state.transaction
     )
+
+
+def commit_closed_as_abort(state: Transactions) -> Transaction:
+    """For ``decided``: a failover closes a prepared commit as an abort."""
+    is_commit = state.transaction.state is TransactionState.PREPARE_COMMIT
+    return replace(state.transaction, state=TransactionState.COMPLETE_ABORT) if is_commit else state.transaction
+
+
+def abort_closed_as_commit(state: Transactions) -> Transaction:
+    """For ``decided``: a failover closes a prepared abort as a commit."""
+    is_abort = state.transaction.state is TransactionState.PREPARE_ABORT
+    return replace(state.transaction, state=TransactionState.COMPLETE_COMMIT) if is_abort else state.transaction
