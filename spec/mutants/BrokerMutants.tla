@@ -16,12 +16,12 @@ VouchesWithoutAdding(known, partition) == known
 (* for AbortsFirst: the coordinator gives an epoch while a transaction is open *)
 GivesWhileOpen(known) == FALSE
 
-(* for AfterInit, with GivesWhileOpen: the coordinator decides to abort, and gives the epoch before there are markers *)
+(* for AfterInit, with GivesWhileOpen: the coordinator gives the epoch before there are markers *)
 AbortsMeanwhile(known, epoch, newProducerId) ==
     IF known.state = "ONGOING" THEN Coordinator!AfterFence(known, NoProducerId)
     ELSE Coordinator!AfterInit(known, epoch, newProducerId)
 
-(* for AfterInit, with GivesWhileOpen: the open transaction goes on, under the producer id that the client is given *)
+(* for AfterInit, with GivesWhileOpen: the open transaction goes on, under another producer id *)
 OpenGoesOnElsewhere(known, epoch, newProducerId) ==
     IF known.state = "ONGOING" THEN [known EXCEPT !.producerId = newProducerId, !.epoch = 0]
     ELSE Coordinator!AfterInit(known, epoch, newProducerId)

@@ -267,13 +267,13 @@ CompletionCountsAsDone(known, append) ==
     IF append.request = "complete" THEN AfterAppend(append.record)
     ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ IsFailedFence(append)]
 
-(* for AfterTimeout: a commit whose completion was given up counts as complete, and its completion stays pending *)
+(* for AfterTimeout: a commit whose completion was given up counts as complete, and stays pending *)
 DoneCommitStaysPending(known, append) ==
     IF append.record.state = "COMPLETE_COMMIT" THEN [append.record EXCEPT !.pending = "COMPLETE_COMMIT"]
     ELSE IF append.request = "complete" THEN known
     ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ IsFailedFence(append)]
 
-(* for AfterTimeout: an abort whose completion was given up counts as complete, and its completion stays pending *)
+(* for AfterTimeout: an abort whose completion was given up counts as complete, and stays pending *)
 DoneAbortStaysPending(known, append) ==
     IF append.record.state = "COMPLETE_ABORT" THEN [append.record EXCEPT !.pending = "COMPLETE_ABORT"]
     ELSE IF append.request = "complete" THEN known

@@ -15,6 +15,9 @@ KeepsEpochOfLateBatch(client, ending) == FALSE
 (* for Failed: an instance goes on in its transaction after a batch has failed *)
 FailureIsForgotten(client, ending) == [client EXCEPT !.awaits = "nothing"]
 
+(* for Failed: an instance goes on waiting for the answer to a batch that has failed *)
+WaitsForFailedBatch(client, ending) == [client EXCEPT !.state = "abortable"]
+
 (* for Failed: an instance goes on with its next transaction after a batch has failed, without an abort *)
 NextWithoutAbort(client, ending) == [client EXCEPT !.awaits = "nothing", !.state = "ready"]
 
@@ -38,6 +41,9 @@ FencedBeforePending(epoch) ==
     IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
     ELSE IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
     ELSE "NONE"
+
+(* for AddError: a client that adds a partition is told for ever to ask again *)
+AddsWait(epoch) == "CONCURRENT_TRANSACTIONS"
 
 (* for DataError: a leader takes batches of any epoch *)
 DataOfAnyEpoch(log, epoch, guard) ==

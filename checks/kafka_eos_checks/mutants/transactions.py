@@ -35,6 +35,11 @@ def failure_is_forgotten(state: Transactions, client: Client, ending: bool) -> C
     return replace(client, awaits="nothing")
 
 
+def waits_for_failed_batch(state: Transactions, client: Client, ending: bool) -> Client:
+    """For ``failed``: an instance goes on waiting for the answer to a batch that has failed."""
+    return replace(client, state="abortable")
+
+
 def next_without_abort(state: Transactions, client: Client, ending: bool) -> Client:
     """For ``failed``: an instance goes on with its next transaction after a batch has failed, without an abort."""
     return replace(client, awaits="nothing", state="ready")
@@ -63,6 +68,11 @@ def add_while_prepared(state: Transactions, epoch: int) -> ErrorCode:
 def add_by_any_epoch(state: Transactions, epoch: int) -> ErrorCode:
     """For ``add_error``: a partition may be added by any epoch."""
     return ErrorCode.CONCURRENT_TRANSACTIONS if state.is_prepared() else ErrorCode.NONE
+
+
+def adds_wait(state: Transactions, epoch: int) -> ErrorCode:
+    """For ``add_error``: a client that adds a partition is told for ever to ask again."""
+    return ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 def fenced_before_pending(state: Transactions, epoch: int) -> ErrorCode:
