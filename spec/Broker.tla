@@ -582,8 +582,8 @@ OpenIsRegistered ==
     \A partition \in Partitions, producerId \in ProducerIds : IsOpen(partition, producerId) =>
         \E transactionalId \in TransactionalIds :
             LET known == coordinators[transactionalId] IN
-            /\ known.producerId = producerId /\ partition \in known.partitions
-            /\ known.state \in {"ONGOING"} \cup Coordinator!PreparedStates
+            /\ known.producerId = producerId
+            /\ partition \in IF known.state = "ONGOING" THEN known.partitions ELSE toMark[transactionalId]
 OpenIsRegisteredWitness == ~IsSettled /\ \E partition \in Partitions, producerId \in ProducerIds : IsOpen(partition, producerId)
 
 (* Leaders accept every marker that the coordinator still has to write. *)

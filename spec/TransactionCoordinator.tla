@@ -749,13 +749,13 @@ RetryOfInitIsAnswered ==
         InitError(metadata, given.asked.producerId, given.asked.epoch) = "NONE"
 RetryOfInitIsAnsweredWitness == metadata.state = "EMPTY" /\ metadata.pending = "none" /\ metadata.lastEpoch # NoEpoch
 
-(* Markers follow the decision in the log, and completion follows the markers. *)
+(* Markers follow the decision in the log and say what it says, and completion follows the markers. *)
 PrepareThenMarkersThenComplete ==
-    [][/\ markers' # markers => durable.state \in PreparedStates
+    [][/\ \A marker \in markers' \ markers : durable.state = Prepared(marker.commit)
        /\ durable'.state \in CompletedStates =>
              \A partition \in durable.partitions :
-                 \E marker \in markers : /\ marker.number = durable.number /\ marker.partition = partition
-                                         /\ marker.commit = Commits(durable')]_vars
+                 [number |-> durable.number, partition |-> partition, epoch |-> durable.epoch,
+                  commit |-> Commits(durable')] \in markers]_vars
 PrepareThenMarkersThenCompleteWitness ==
     durable.state \in PreparedStates /\ durable'.state \in CompletedStates /\ durable.partitions # {}
 
@@ -776,9 +776,9 @@ MemoryIsReplayWitness ==
     /\ metadata.state \in CompletedStates
     /\ IsIdle /\ ("append times out" \notin Faults \/ faults = 0)
 
-(* Every pending transition can end, and after a decision the completion is pending. *)
+(* Every pending transition can end, and after a decision its completion is pending. *)
 NothingIsStuck ==
-    /\ metadata.state \in PreparedStates => metadata.pending \in CompletedStates
+    /\ metadata.state \in PreparedStates => metadata.pending = Completed(Commits(metadata))
     /\ metadata.pending = "PREPARE_EPOCH_FENCE" => fencing # "none"
     /\ metadata.pending \notin {"none", "PREPARE_EPOCH_FENCE"} /\ metadata.state \notin PreparedStates => ~IsIdle
 NothingIsStuckWitness == metadata.state \in PreparedStates

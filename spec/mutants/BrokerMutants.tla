@@ -16,6 +16,24 @@ VouchesWithoutAdding(known, partition) == known
 (* for AbortsFirst: the coordinator gives an epoch while a transaction is open *)
 GivesWhileOpen(known) == FALSE
 
+(* for AfterInit, with GivesWhileOpen: the coordinator gives the epoch before there are markers *)
+AbortsMeanwhile(known, epoch, newProducerId) ==
+    IF known.state = "ONGOING" THEN Coordinator!AfterFence(known, NoProducerId)
+    ELSE Coordinator!AfterInit(known, epoch, newProducerId)
+
+(* for AfterInit, with GivesWhileOpen: the open transaction goes on, under another producer id *)
+OpenGoesOnElsewhere(known, epoch, newProducerId) ==
+    IF known.state = "ONGOING" THEN [known EXCEPT !.producerId = newProducerId, !.epoch = 0]
+    ELSE Coordinator!AfterInit(known, epoch, newProducerId)
+
+(* for AnswerToLeader: the coordinator vouches for a producer id that is yet to come *)
+VouchesForLaterId(known, producerId, epoch, partition) ==
+    Coordinator!AddError(known, IF producerId > known.producerId THEN known.producerId ELSE producerId, epoch)
+
+(* for InitError: a client waits as long as a transaction is open *)
+WaitsWhileOpen(known, producerId, epoch) ==
+    IF known.state = "ONGOING" THEN "CONCURRENT_TRANSACTIONS" ELSE Coordinator!InitError(known, producerId, epoch)
+
 (* for NewProducerId: every producer is given the first producer id *)
 AlwaysTheFirst == 0
 
@@ -23,6 +41,15 @@ AlwaysTheFirst == 0
 OffsetsAlwaysCommit(known, partition) ==
     Logs!Marker(known.producerId, known.epoch, partition = "offsets" \/ Coordinator!Commits(known),
                               CoordinatorEpoch)
+
+(* for MarkerOf: the marker of the group's offsets aborts whatever the coordinator has decided *)
+OffsetsAlwaysAbort(known, partition) ==
+    Logs!Marker(known.producerId, known.epoch, partition # "offsets" /\ Coordinator!Commits(known), CoordinatorEpoch)
+
+(* for MarkerOf: the markers of the second transaction come from a coordinator that has been replaced *)
+MarkerOfFormerCoordinator(known, partition) ==
+    Logs!Marker(known.producerId, known.epoch, Coordinator!Commits(known),
+                IF known.number > 1 THEN CoordinatorEpoch - 1 ELSE CoordinatorEpoch)
 
 (* for CommittedAfterMarker: an offset replaces one that was committed after it (KAFKA-5247) *)
 PendingReplacesLater(producerId, commit) ==
@@ -68,6 +95,18 @@ LatestEpochIsRefused(member, epoch) ==
     ELSE IF member \notin Groups!Members THEN "UNKNOWN_MEMBER_ID"
     ELSE IF epoch < membership.members[member].epoch /\ Groups!HasHadSince(member, "data", epoch) THEN "NONE"
     ELSE "STALE_MEMBER_EPOCH"
+
+(* for MemberError: a group of KIP-848 judges an epoch as a classic one does a generation *)
+EpochCountsAsGeneration(member, epoch) ==
+    IF member = NoMember THEN "NONE"
+    ELSE IF member \notin Groups!Members THEN "UNKNOWN_MEMBER_ID"
+    ELSE IF epoch # membership.members[member].epoch THEN "ILLEGAL_GENERATION" ELSE "NONE"
+
+(* for MemberError: a group of KIP-848 knows its members only with their latest epochs *)
+UnknownInFormerEpoch(member, epoch) ==
+    IF member = NoMember THEN "NONE"
+    ELSE IF member \notin Groups!Members THEN "UNKNOWN_MEMBER_ID"
+    ELSE IF epoch # membership.members[member].epoch THEN "UNKNOWN_MEMBER_ID" ELSE "NONE"
 
 (* for WireError: every version gets the newest error codes *)
 SpeaksNewest(api, error) == error

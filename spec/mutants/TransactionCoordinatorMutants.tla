@@ -158,8 +158,31 @@ AnyEndIsRetry(known, producerId, epoch, commit, version) ==
     ELSE IF known.pending = "none" /\ known.state \in CompletedStates /\ IsRetryOfEnd(known, producerId, epoch) THEN "NONE"
     ELSE EndVerdictOfVersion2(known, producerId, epoch, commit)
 
+(* A client of version 2 asks again for an end that is complete. *)
+IsRetryOfDone(known, producerId, epoch, commit, version) ==
+    /\ version = 2 /\ known.pending = "none" /\ known.state = Completed(commit)
+    /\ IsRetryOfEnd(known, producerId, epoch)
+
+(* for EndVerdict: a client that asks again for an abort gets another one, as if it had begun nothing *)
+AbortsAgain(known, producerId, epoch, commit, version) ==
+    IF known.state = "DEAD" THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF version = 1 THEN EndVerdictOfVersion1(known, producerId, epoch, commit)
+    ELSE IF ~commit /\ IsRetryOfDone(known, producerId, epoch, commit, version) THEN "DECIDE"
+    ELSE EndVerdictOfVersion2(known, producerId, epoch, commit)
+
+(* for EndVerdict: a client that asks again for an end meets a transition that the table does not have *)
+RetryIsIllegal(known, producerId, epoch, commit, version) ==
+    IF known.state = "DEAD" THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF version = 1 THEN EndVerdictOfVersion1(known, producerId, epoch, commit)
+    ELSE IF IsRetryOfDone(known, producerId, epoch, commit, version) THEN "UNKNOWN_SERVER_ERROR"
+    ELSE EndVerdictOfVersion2(known, producerId, epoch, commit)
+
 (* for IsRetryOfEnd: no request passes for a retry *)
 NoRetryOfEnd(known, producerId, epoch) == FALSE
+
+(* for Created: a new transactional.id is taken for one whose transaction was aborted *)
+CreatedAborted(known, producerId) ==
+    [Forgotten(known.number) EXCEPT !.producerId = producerId, !.state = "COMPLETE_ABORT"]
 
 (* for IsExhausted: a producer is given the last epoch, too *)
 LastEpochIsGiven(epoch) == epoch >= MaxEpoch
@@ -244,6 +267,18 @@ CompletionCountsAsDone(known, append) ==
     IF append.request = "complete" THEN AfterAppend(append.record)
     ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ IsFailedFence(append)]
 
+(* for AfterTimeout: a commit whose completion was given up counts as complete, and stays pending *)
+DoneCommitStaysPending(known, append) ==
+    IF append.record.state = "COMPLETE_COMMIT" THEN [append.record EXCEPT !.pending = "COMPLETE_COMMIT"]
+    ELSE IF append.request = "complete" THEN known
+    ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ IsFailedFence(append)]
+
+(* for AfterTimeout: an abort whose completion was given up counts as complete, and stays pending *)
+DoneAbortStaysPending(known, append) ==
+    IF append.record.state = "COMPLETE_ABORT" THEN [append.record EXCEPT !.pending = "COMPLETE_ABORT"]
+    ELSE IF append.request = "complete" THEN known
+    ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ IsFailedFence(append)]
+
 (* for AfterTimeout: after an append that was given up, the fence stays pending, and nobody goes on with it *)
 FailedFenceStays(known, append) ==
     IF append.request = "complete" THEN known
@@ -265,6 +300,10 @@ CommitIsNotTriedAgain(known, append) ==
 ClockWentBack(record) ==
     IF record.state \in PreparedStates THEN [record EXCEPT !.state = "ONGOING", !.pending = record.state]
     ELSE IF record.state = "DEAD" THEN Forgotten(record.number) ELSE record
+
+(* for AfterAppend: a transactional.id that has expired stays in memory, and nobody may use it again *)
+ExpiryStaysPending(record) ==
+    IF record.state = "DEAD" THEN [Forgotten(record.number) EXCEPT !.pending = "DEAD"] ELSE Loaded(record)
 
 (* for MayComplete: a late completion has taken away that of the next transaction *)
 LateCompletionTakesNext == toMark = {} /\ metadata.number <= 1

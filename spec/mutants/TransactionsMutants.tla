@@ -15,6 +15,9 @@ KeepsEpochOfLateBatch(client, ending) == FALSE
 (* for Failed: an instance goes on in its transaction after a batch has failed *)
 FailureIsForgotten(client, ending) == [client EXCEPT !.awaits = "nothing"]
 
+(* for Failed: an instance goes on waiting for the answer to a batch that has failed *)
+WaitsForFailedBatch(client, ending) == [client EXCEPT !.state = "abortable"]
+
 (* for Failed: an instance goes on with its next transaction after a batch has failed, without an abort *)
 NextWithoutAbort(client, ending) == [client EXCEPT !.awaits = "nothing", !.state = "ready"]
 
@@ -38,6 +41,9 @@ FencedBeforePending(epoch) ==
     IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
     ELSE IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
     ELSE "NONE"
+
+(* for AddError: a client that adds a partition is told for ever to ask again *)
+AddsWait(epoch) == "CONCURRENT_TRANSACTIONS"
 
 (* for DataError: a leader takes batches of any epoch *)
 DataOfAnyEpoch(log, epoch, guard) ==
@@ -111,6 +117,15 @@ EndOfAnyEpoch(version, epoch, commit) ==
     ELSE IF version = 2 /\ ~commit THEN "DECIDE"
     ELSE "INVALID_TXN_STATE"
 
+(* for EndVerdict: a client of version 2 that commits what was aborted is given another decision *)
+CommitsTheAborted(version, epoch, commit) ==
+    IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF IsRetryOfEnd(version, epoch) /\ transaction.state \in {"COMPLETE_COMMIT", "COMPLETE_ABORT"}
+    THEN (IF Commits = commit THEN "NONE" ELSE IF commit THEN "DECIDE" ELSE "INVALID_TXN_STATE")
+    ELSE IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
+    ELSE IF transaction.state = "ONGOING" \/ ~commit THEN "DECIDE"
+    ELSE "INVALID_TXN_STATE"
+
 (* for MayTakeOver: an instance gets its epoch before the markers of the one before it are written *)
 TakesOverEarly == transaction.state # "ONGOING"
 
@@ -152,6 +167,11 @@ RestIsAborted(partition) ==
     [partition |-> partition, version |-> transaction.version, epoch |-> transaction.epoch,
      commit |-> Commits /\ toMark = transaction.partitions, coordinatorEpoch |-> coordinatorEpoch]
 
+(* for MarkerTo: each coordinator sends its markers with a lower epoch than the one before it *)
+CoordinatorsCountDown(partition) ==
+    [partition |-> partition, version |-> transaction.version, epoch |-> transaction.epoch, commit |-> Commits,
+     coordinatorEpoch |-> 1 - coordinatorEpoch]
+
 (* for MarkersAfterElection: a partition that has another leader counts as marked (KAFKA-5610) *)
 NotLeaderIsDone(partition) == toMark \ {partition}
 
@@ -179,6 +199,12 @@ OnlyLatestIsKept(log, instance, number, epoch) ==
 
 (* for Decided: a failover forgets the decision and turns it into an abort *)
 DecisionForgotten == [transaction EXCEPT !.state = IF IsPrepared THEN "PREPARE_ABORT" ELSE @]
+
+(* for Decided: a failover closes a prepared commit as an abort *)
+CommitClosedAsAbort == [transaction EXCEPT !.state = IF @ = "PREPARE_COMMIT" THEN "COMPLETE_ABORT" ELSE @]
+
+(* for Decided: a failover closes a prepared abort as a commit *)
+AbortClosedAsCommit == [transaction EXCEPT !.state = IF @ = "PREPARE_ABORT" THEN "COMPLETE_COMMIT" ELSE @]
 
 (***************************************************************************)
 (* Probes: states that some state of a model must show                     *)

@@ -39,6 +39,7 @@ from kafka_eos.machines.transaction_coordinator import (
     Identity,
     Rules,
     TransactionMetadata,
+    forgotten,
 )
 from kafka_eos.machines.transactional_partition import (
     ABORT,
@@ -229,7 +230,7 @@ def last_epoch_brings_a_new_producer_id(epoch: int, new_id: int) -> None:
 
 
 def decision_survives_a_failover(state: int, epoch: int, previous: int, following: int) -> None:
-    """A new coordinator knows the last decision and all producer ids, and continues a prepared transaction."""
+    """A new coordinator knows the last decision and all producer ids, and goes on with a prepared transaction."""
     assert 0 <= state < len(STATES)
     assert 0 <= epoch <= MAX_EPOCH
     assert previous >= NO_PRODUCER_ID
@@ -240,8 +241,8 @@ def decision_survives_a_failover(state: int, epoch: int, previous: int, followin
     )
     goes_on = COMPLETED[STATES[state] is PREPARED[True]] if STATES[state] in PREPARED_STATES else None
     assert rules.loaded(rules.in_log(known)) == replace(known, pending=goes_on)
-    if STATES[state] is not TransactionState.DEAD:
-        assert rules.after_append(known) == replace(known, pending=goes_on)
+    is_gone = STATES[state] is TransactionState.DEAD
+    assert rules.after_append(known) == (forgotten(known.number) if is_gone else replace(known, pending=goes_on))
 
 
 def append_that_timed_out_decides_nothing(state: int, epoch: int, request: int) -> None:

@@ -531,12 +531,7 @@ def check(
         mutants: the mutants to tell apart from their models.
         jobs: processes; by default one a processor. With one, everything stays in this process.
     """
-    tasks: dict[tuple[str, ...], _Task] = {}
-    for model in models:
-        _task_of(tasks, model).itself = True
-    for mutant in mutants:
-        _task_of(tasks, replace(registry.get(mutant.model), constants=mutant.constants)).mutants.append(mutant)
-    by_size = sorted(tasks.values(), key=lambda task: -(task.base.expect.states or 0))
+    by_size = sorted(_tasks(registry, models, mutants), key=lambda task: -(task.base.expect.states or 0))
     processes = min(jobs or os.cpu_count() or 1, len(by_size))
     if processes <= 1:
         for task in by_size:
@@ -560,9 +555,20 @@ class _Task:
     mutants: list[Model] = field(default_factory=list)
 
 
-def _task_of(tasks: dict[tuple[str, ...], _Task], base: Model) -> _Task:
-    """The task about a model's graph; mutants that need other constants than their model's have one of their own."""
-    return tasks.setdefault((base.name, str(sorted(base.constants.items()))), _Task(base))
+def _tasks(registry: Registry, models: Sequence[Model], mutants: Sequence[Model]) -> list[_Task]:
+    """The tasks about the models' graphs; mutants that need other constants than their model's have one of their own.
+
+    Each task's model has a name of its own, so that no two processes write the same files.
+    """
+    tasks: dict[tuple[str, ...], _Task] = {}
+    for model in models:
+        tasks.setdefault((model.name, ""), _Task(model)).itself = True
+    for mutant in mutants:
+        model = registry.get(mutant.model)
+        other = str(sorted(mutant.constants.items())) if mutant.constants != model.constants else ""
+        base = replace(model, name=mutant.name, constants=mutant.constants) if other else model
+        tasks.setdefault((model.name, other), _Task(base)).mutants.append(mutant)
+    return list(tasks.values())
 
 
 def _told(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:

@@ -33,6 +33,38 @@ def gives_while_open(broker: Broker, known: TransactionMetadata) -> bool:
     return False
 
 
+def aborts_meanwhile(
+    broker: Broker, known: TransactionMetadata, epoch: int, new_producer_id: int
+) -> TransactionMetadata:
+    """For ``after_init``, with ``gives_while_open``: the coordinator gives the epoch before there are markers."""
+    if known.state is TransactionState.ONGOING:
+        return broker.coordinating.after_fence(known, coordinator.NO_PRODUCER_ID)
+    return Broker.after_init(broker, known, epoch, new_producer_id)
+
+
+def open_goes_on_elsewhere(
+    broker: Broker, known: TransactionMetadata, epoch: int, new_producer_id: int
+) -> TransactionMetadata:
+    """For ``after_init``, with ``gives_while_open``: the open transaction goes on, under another producer id."""
+    if known.state is TransactionState.ONGOING:
+        return replace(known, producer_id=new_producer_id, epoch=0)
+    return Broker.after_init(broker, known, epoch, new_producer_id)
+
+
+def vouches_for_later_id(
+    broker: Broker, known: TransactionMetadata, producer_id: int, epoch: int, partition: str
+) -> ErrorCode:
+    """For ``answer_to_leader``: the coordinator vouches for a producer id that is yet to come."""
+    return broker.coordinating.add_error(known, min(producer_id, known.producer_id), epoch)
+
+
+def waits_while_open(broker: Broker, known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
+    """For ``init_error``: a client waits as long as a transaction is open."""
+    if known.state is TransactionState.ONGOING:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return Broker.init_error(broker, known, producer_id, epoch)
+
+
 def always_the_first(broker: Broker) -> int:
     """For ``new_producer_id``: every producer is given the first producer id."""
     return 0
@@ -42,6 +74,18 @@ def offsets_always_commit(broker: Broker, known: TransactionMetadata, partition:
     """For ``marker_of``: the marker of the group's offsets commits whatever the coordinator has decided."""
     commit = partition == brokers.OFFSETS or coordinator.commits(known)
     return marker_entry(known.producer_id, known.epoch, commit, brokers.COORDINATOR_EPOCH)
+
+
+def offsets_always_abort(broker: Broker, known: TransactionMetadata, partition: str) -> LogEntry:
+    """For ``marker_of``: the marker of the group's offsets aborts whatever the coordinator has decided."""
+    commit = partition != brokers.OFFSETS and coordinator.commits(known)
+    return marker_entry(known.producer_id, known.epoch, commit, brokers.COORDINATOR_EPOCH)
+
+
+def marker_of_former_coordinator(broker: Broker, known: TransactionMetadata, partition: str) -> LogEntry:
+    """For ``marker_of``: the markers of the second transaction come from a coordinator that has been replaced."""
+    coordinator_epoch = brokers.COORDINATOR_EPOCH - (known.number > 1)
+    return marker_entry(known.producer_id, known.epoch, coordinator.commits(known), coordinator_epoch)
 
 
 def pending_replaces_later(broker: Broker, producer_id: int, commit: bool) -> Offsets:
@@ -100,6 +144,18 @@ def latest_epoch_commits(broker: Broker, member: str | None, generation: int) ->
         return ErrorCode.UNKNOWN_MEMBER_ID
     is_latest = generation == broker.membership.members[member].epoch
     return ErrorCode.NONE if is_latest else ErrorCode.STALE_MEMBER_EPOCH
+
+
+def epoch_counts_as_generation(broker: Broker, member: str | None, generation: int) -> ErrorCode:
+    """For ``member_error``: a group of KIP-848 judges an epoch as a classic one does a generation."""
+    error = latest_epoch_commits(broker, member, generation)
+    return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
+
+
+def unknown_in_former_epoch(broker: Broker, member: str | None, generation: int) -> ErrorCode:
+    """For ``member_error``: a group of KIP-848 knows its members only with their latest epochs."""
+    error = latest_epoch_commits(broker, member, generation)
+    return ErrorCode.UNKNOWN_MEMBER_ID if error is ErrorCode.STALE_MEMBER_EPOCH else error
 
 
 def latest_epoch_is_refused(broker: Broker, member: str | None, generation: int) -> ErrorCode:

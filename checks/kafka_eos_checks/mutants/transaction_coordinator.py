@@ -166,9 +166,40 @@ def any_end_is_retry(
     return Rules.end_verdict(rules, known, producer_id, epoch, commit, version)
 
 
+def _is_retry_of_done(
+    rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int, commit: bool, version: int
+) -> bool:
+    """A client of version 2 asks again for an end that is complete."""
+    is_done = version > 1 and known.pending is None and known.state is coordinator.COMPLETED[commit]
+    return is_done and rules.is_retry_of_end(known, producer_id, epoch)
+
+
+def aborts_again(
+    rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int, commit: bool, version: int
+) -> str:
+    """For ``end_verdict``: a client that asks again for an abort gets another one, as if it had begun nothing."""
+    if not commit and _is_retry_of_done(rules, known, producer_id, epoch, commit, version):
+        return coordinator.DECIDE
+    return Rules.end_verdict(rules, known, producer_id, epoch, commit, version)
+
+
+def retry_is_illegal(
+    rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int, commit: bool, version: int
+) -> str:
+    """For ``end_verdict``: a client that asks again for an end meets a transition that the table does not have."""
+    if _is_retry_of_done(rules, known, producer_id, epoch, commit, version):
+        return ErrorCode.UNKNOWN_SERVER_ERROR.name
+    return Rules.end_verdict(rules, known, producer_id, epoch, commit, version)
+
+
 def no_retry_of_end(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> bool:
     """For ``is_retry_of_end``: no request passes for a retry."""
     return False
+
+
+def created_aborted(rules: Rules, known: TransactionMetadata, producer_id: int) -> TransactionMetadata:
+    """For ``created``: a new transactional.id is taken for one whose transaction was aborted."""
+    return replace(Rules.created(rules, known, producer_id), state=TransactionState.COMPLETE_ABORT)
 
 
 def last_epoch_is_given(rules: Rules, epoch: int) -> bool:
@@ -257,6 +288,20 @@ def completion_counts_as_done(rules: Rules, known: TransactionMetadata, append: 
     return Rules.after_timeout(rules, known, append)
 
 
+def done_commit_stays_pending(rules: Rules, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
+    """For ``after_timeout``: a commit whose completion was given up counts as complete, and stays pending."""
+    if append.record.state is TransactionState.COMPLETE_COMMIT:
+        return replace(append.record, pending=append.record.state)
+    return Rules.after_timeout(rules, known, append)
+
+
+def done_abort_stays_pending(rules: Rules, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
+    """For ``after_timeout``: an abort whose completion was given up counts as complete, and stays pending."""
+    if append.record.state is TransactionState.COMPLETE_ABORT:
+        return replace(append.record, pending=append.record.state)
+    return Rules.after_timeout(rules, known, append)
+
+
 def failed_fence_stays(rules: Rules, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
     """For ``after_timeout``: after an append that was given up, the fence stays pending, and nobody goes on with it."""
     if append.request in {coordinator.INIT_FENCES, coordinator.TIMEOUT}:
@@ -283,6 +328,12 @@ def clock_went_back(rules: Rules, record: TransactionMetadata) -> TransactionMet
     if record.state in coordinator.PREPARED_STATES:
         return replace(record, state=TransactionState.ONGOING, pending=record.state)
     return coordinator.forgotten(record.number) if record.state is TransactionState.DEAD else record
+
+
+def expiry_stays_pending(rules: Rules, record: TransactionMetadata) -> TransactionMetadata:
+    """For ``after_append``: a transactional.id that has expired stays in memory, and nobody may use it again."""
+    after = Rules.after_append(rules, record)
+    return replace(after, pending=record.state) if record.state is TransactionState.DEAD else after
 
 
 def late_completion_takes_next(state: TransactionCoordinator) -> bool:

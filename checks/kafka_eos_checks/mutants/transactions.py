@@ -35,6 +35,11 @@ def failure_is_forgotten(state: Transactions, client: Client, ending: bool) -> C
     return replace(client, awaits="nothing")
 
 
+def waits_for_failed_batch(state: Transactions, client: Client, ending: bool) -> Client:
+    """For ``failed``: an instance goes on waiting for the answer to a batch that has failed."""
+    return replace(client, state="abortable")
+
+
 def next_without_abort(state: Transactions, client: Client, ending: bool) -> Client:
     """For ``failed``: an instance goes on with its next transaction after a batch has failed, without an abort."""
     return replace(client, awaits="nothing", state="ready")
@@ -63,6 +68,11 @@ def add_while_prepared(state: Transactions, epoch: int) -> ErrorCode:
 def add_by_any_epoch(state: Transactions, epoch: int) -> ErrorCode:
     """For ``add_error``: a partition may be added by any epoch."""
     return ErrorCode.CONCURRENT_TRANSACTIONS if state.is_prepared() else ErrorCode.NONE
+
+
+def adds_wait(state: Transactions, epoch: int) -> ErrorCode:
+    """For ``add_error``: a client that adds a partition is told for ever to ask again."""
+    return ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 def fenced_before_pending(state: Transactions, epoch: int) -> ErrorCode:
@@ -173,6 +183,13 @@ def end_of_any_epoch(state: Transactions, version: int, epoch: int, commit: bool
     return DECIDE if version == 2 and not commit else "INVALID_TXN_STATE"
 
 
+def commits_the_aborted(state: Transactions, version: int, epoch: int, commit: bool) -> str:
+    """For ``end_verdict``: a client of version 2 that commits what was aborted is given another decision."""
+    verdict = Transactions.end_verdict(state, version, epoch, commit)
+    is_other = commit and verdict == "INVALID_TXN_STATE" and epoch != state.transaction.epoch
+    return DECIDE if is_other else verdict
+
+
 def takes_over_early(state: Transactions) -> bool:
     """For ``may_take_over``: an instance gets its epoch before the markers of the one before it are written."""
     return state.transaction.state is not TransactionState.ONGOING
@@ -237,6 +254,11 @@ def rest_is_aborted(state: Transactions, partition: str) -> Marker:
     )
 
 
+def coordinators_count_down(state: Transactions, partition: str) -> Marker:
+    """For ``marker_to``: each coordinator sends its markers with a lower epoch than the one before it."""
+    return replace(Transactions.marker_to(state, partition), coordinator_epoch=1 - state.coordinator_epoch)
+
+
 def not_leader_is_done(state: Transactions, partition: str) -> frozenset[str]:
     """For ``markers_after_election``: a partition that has another leader counts as marked (KAFKA-5610)."""
     return state.to_mark - {partition}
@@ -275,3 +297,15 @@ def decision_forgotten(state: Transactions) -> Transaction:
     return (
         replace(state.transaction, state=TransactionState.PREPARE_ABORT) if state.is_prepared() else state.transaction
     )
+
+
+def commit_closed_as_abort(state: Transactions) -> Transaction:
+    """For ``decided``: a failover closes a prepared commit as an abort."""
+    is_commit = state.transaction.state is TransactionState.PREPARE_COMMIT
+    return replace(state.transaction, state=TransactionState.COMPLETE_ABORT) if is_commit else state.transaction
+
+
+def abort_closed_as_commit(state: Transactions) -> Transaction:
+    """For ``decided``: a failover closes a prepared abort as a commit."""
+    is_abort = state.transaction.state is TransactionState.PREPARE_ABORT
+    return replace(state.transaction, state=TransactionState.COMPLETE_COMMIT) if is_abort else state.transaction

@@ -609,6 +609,17 @@ def test_several_graphs_are_compared_at_a_time(registry: Registry, monkeypatch: 
     assert verdicts["OneClientLess"].figures["states"] < verdicts["OneClient"].figures["states"]  # type: ignore[operator]
 
 
+def test_graphs_that_are_made_at_a_time_are_written_to_folders_of_their_own(registry: Registry) -> None:
+    model, mutant = registry.get("Counter"), registry.get("NoLimit")
+    other = replace(mutant, name="Other", constants={**model.constants, "Amounts": "{1}"})
+    same = replace(other, name="Same")
+    tasks = conformance._tasks(registry, [model], [mutant, other, same])
+    assert [(task.base.name, [each.name for each in task.mutants]) for task in tasks] == [
+        ("Counter", ["NoLimit"]),
+        ("Other", ["Other", "Same"]),
+    ]
+
+
 def test_the_time_of_a_comparison_is_its_own_and_tlcs(registry: Registry) -> None:
     own = Comparison(model="Counter", seconds=2.0)
     found = [conformance_verdict(registry.get("Counter"), each) for each in (own, replace(own, tlc_seconds=3.0))]
