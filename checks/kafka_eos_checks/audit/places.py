@@ -357,8 +357,9 @@ class LocalFile:
         while position < self.size:
             try:
                 position = os.lseek(self._descriptor, position, os.SEEK_DATA)
-            except OSError:  # only a hole is left
-                return True
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # only a hole is left
+                    return True
             piece = self.pread(WINDOW_BYTES, position)
             if piece.count(0) < len(piece):
                 return False
