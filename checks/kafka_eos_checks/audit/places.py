@@ -23,7 +23,6 @@ from itertools import takewhile
 from pathlib import Path, PosixPath
 from typing import IO, Any, NamedTuple, Self, TypeVar
 
-from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment, scan
 from kafka_eos_checks.kit.missing import Missing, need
 
 SCHEMES = ("s3", "gs", "abfs", "abfss", "hdfs", "viewfs")
@@ -302,11 +301,6 @@ def written_bytes_of(path: Path) -> bytes | None:
     data = b"".join(pieces)
     count_read(len(data))
     return data
-
-
-def items_of(segment: Path) -> Iterator[StoredBatch | CorruptRegion]:
-    """The same as :func:`read_segment`; a segment of another file system is held in memory as a whole."""
-    return scan(segment.read_bytes()) if isinstance(segment, Uri) else read_segment(segment)
 
 
 def arrow_source(path: Path) -> Any:
