@@ -369,8 +369,8 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str],
     def write(file: Path, how: "Callable[[Path], None]") -> None:
         """Write a file; a failure must not cost the verdicts."""
         try:
-            with whole_or_nothing(file) as place:
-                how(place)
+            with whole_or_nothing(file) as part:
+                how(part)
         except Unwritable as error:
             failures.append(str(error))
 
@@ -388,7 +388,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str],
         def take(found: "Found") -> None:
             """Write all findings where they are asked for, while the engine has them."""
             if arguments.findings:
-                write(arguments.findings, lambda place: findings.write_findings(place, found.in_order()))
+                write(arguments.findings, lambda part: findings.write_findings(part, found.in_order()))
             if arguments.sink and spark is not None:
                 try:
                     findings.append_to_table(arguments.sink, spark, found.tables(spark), audit=began)
@@ -416,11 +416,11 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str],
             known=known,
         )
         if arguments.json:
-            write(arguments.json, lambda place: write_verdicts(place, result.verdicts))
+            write(arguments.json, lambda part: write_verdicts(part, result.verdicts))
         if arguments.html:
             from kafka_eos_checks.drawing.page import SPARK, write_page  # noqa: PLC0415 - templates take their time
 
             subject = f"{result.subject}\n{result.ran}"
             urgent, tools = most_urgent_first(result.verdicts), {SPARK} if spark is not None else set[str]()
-            write(arguments.html, lambda place: write_page(urgent, place, subject=subject, tools=tools))
+            write(arguments.html, lambda part: write_page(urgent, part, subject=subject, tools=tools))
     return result, written, failures

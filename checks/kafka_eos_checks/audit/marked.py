@@ -80,7 +80,7 @@ def _markers(run: str, places: Container[Place], logs: Iterable[PartitionLog], c
 def _markers_of(log: PartitionLog, run: str, check_crc: bool) -> Iterator[Event]:
     """The markers of a log, as events of a run. The log itself is their process: it does not say who sent them."""
     for name in log.segments:
-        for headers, marks in read_marked(log.file(name), _COLUMNS, check_crc=check_crc):
+        for headers, marks in read_marked(log.file(name), _COLUMNS, end=log.end_of(name), check_crc=check_crc):
             rows = marks.row[marks.decision != NO_DECISION]
             decisions = marks.decision[marks.decision != NO_DECISION]
             columns = [headers.column(column)[rows].tolist() for column in _COLUMNS[:4]]

@@ -23,7 +23,6 @@ from itertools import takewhile
 from pathlib import Path, PosixPath
 from typing import IO, Any, NamedTuple, Self, TypeVar
 
-from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment, scan
 from kafka_eos_checks.kit.missing import Missing, need
 
 SCHEMES = ("s3", "gs", "abfs", "abfss", "hdfs", "viewfs")
@@ -304,11 +303,6 @@ def written_bytes_of(path: Path) -> bytes | None:
     return data
 
 
-def items_of(segment: Path) -> Iterator[StoredBatch | CorruptRegion]:
-    """The same as :func:`read_segment`; a segment of another file system is held in memory as a whole."""
-    return scan(segment.read_bytes()) if isinstance(segment, Uri) else read_segment(segment)
-
-
 def arrow_source(path: Path) -> Any:
     """A file for Arrow to read from."""
     return path.open("rb", buffering=0) if isinstance(path, Uri) else path
@@ -357,8 +351,9 @@ class LocalFile:
         while position < self.size:
             try:
                 position = os.lseek(self._descriptor, position, os.SEEK_DATA)
-            except OSError:  # only a hole is left
-                return True
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # only a hole is left
+                    return True
             piece = self.pread(WINDOW_BYTES, position)
             if piece.count(0) < len(piece):
                 return False

@@ -5,12 +5,15 @@ not whole: its run goes on, or was killed.
 """
 
 import hashlib
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from time import time
 
 from kafka_eos_checks.kit.paths import cache_folder
 
 WRITING_SECONDS = 600  # an archive that is empty for longer is written by the next run
+FREE_BYTES = 1 << 30  # on the disk of an archive: a program that cannot write its archive to the end ends with an error
 
 
 def class_archive(name: str, java: str, classes: Path) -> Path:
@@ -46,9 +49,9 @@ def sharing_options(archive: Path, *, write: bool, at_once: bool = False) -> lis
         is_due, is_new = at_once, True
     if not write or not (is_due or is_new):
         return quiet
-    try:
+    with suppress(OSError):  # without an archive Java only starts more slowly
         archive.parent.mkdir(parents=True, exist_ok=True)
         archive.touch()
-    except OSError:  # without an archive Java only starts more slowly
-        return quiet
-    return [*quiet, f"-XX:ArchiveClassesAtExit={archive}"] if is_due else quiet
+        if is_due and shutil.disk_usage(archive.parent).free > FREE_BYTES:
+            return [*quiet, f"-XX:ArchiveClassesAtExit={archive}"]
+    return quiet

@@ -128,7 +128,7 @@ def unwritten(path: Path, error: OSError) -> str:
 
 @contextmanager
 def whole_or_nothing(path: Path) -> Iterator[Path]:
-    """Give the block a file to write, which takes the place of another when the block has ended.
+    """Give the block a file to write, which takes the place of the path's when the block has ended.
 
     Until then, whatever ends the program, the path keeps what it had, because its reader would take a part for the
     whole. A device, a pipe, and a file in a folder that takes no other are written themselves.
@@ -137,7 +137,8 @@ def whole_or_nothing(path: Path) -> Iterator[Path]:
         Unwritable: it could not be written to its end.
     """
     place = path.resolve()  # a link stays one
-    is_direct = (place.exists() and not place.is_file()) or not os.access(place.parent, os.W_OK)
+    is_pipe = path.exists() and not path.is_file()  # or a device; /dev/stdout of a pipe resolves to no file
+    is_direct = is_pipe or not os.access(place.parent, os.W_OK)
     part = path if is_direct else place.with_name(f"{place.stem}.part{path.suffix}")  # of the format of the path
     try:
         yield part

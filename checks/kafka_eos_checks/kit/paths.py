@@ -1,6 +1,7 @@
 """The places of the project's own files: in a clone, or those that the wheel carries."""
 
 import os
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -53,10 +54,11 @@ def build_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder of what only saves time, and may be deleted: ``build/`` of the clone, else the user's cache."""
-    if is_clone():
-        return build_folder()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafka-eos"
+    """The folder of what only saves time: the user's cache, or ``build/`` in a clone and for a user without a home."""
+    with suppress(RuntimeError):  # the user has no home
+        if not is_clone():
+            return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "kafka-eos"
+    return build_folder()
 
 
 def output_folder() -> Path:

@@ -1,13 +1,15 @@
 """Archives of the classes of a Java program: which run writes, and which uses what was written."""
 
 import os
+import shutil
 from pathlib import Path
 from time import time
+from types import SimpleNamespace
 
 import pytest
 
-from kafka_eos_checks.kit import paths
-from kafka_eos_checks.kit.class_archive import WRITING_SECONDS, class_archive, sharing_options
+from kafka_eos_checks.kit.class_archive import FREE_BYTES, WRITING_SECONDS, class_archive, sharing_options
+from kafka_eos_checks.kit.paths import cache_folder
 
 QUIET = ["-Xlog:disable"]
 
@@ -42,27 +44,24 @@ def test_a_small_program_writes_at_its_first_run_and_one_run_at_a_time(tmp_path:
     assert sharing_options(archive, write=True, at_once=True) == QUIET
 
 
-def test_where_nothing_can_be_written_java_starts_without_an_archive(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    assert sharing_options(tmp_path / "file" / "a.jsa", write=True, at_once=True) == QUIET
-
-
-def test_another_java_and_other_jars_have_another_archive_in_the_users_cache(
+def test_where_nothing_can_be_written_java_starts_without_an_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paths, "CLONE", tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "file").touch()
+    assert sharing_options(tmp_path / "file" / "a.jsa", write=True, at_once=True) == QUIET
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=FREE_BYTES))
+    assert sharing_options(tmp_path / "a.jsa", write=True, at_once=True) == QUIET
+
+
+def test_another_java_and_other_jars_have_another_archive(tmp_path: Path) -> None:
     java, jars = tmp_path / "java", tmp_path / "jars"
     java.touch()
     jars.mkdir()
     first = class_archive("spark", str(java), jars)
-    assert first.parent == tmp_path / "cache" / "kafka-eos" / "classes"
+    assert first.parent == cache_folder() / "classes"
     assert class_archive("spark", str(java), jars) == first
     os.utime(jars, (0, 0))
     second = class_archive("spark", str(java), jars)
     os.utime(java, (0, 0))
     third = class_archive("spark", str(java), jars)
     assert len({first, second, third, class_archive("tlc", str(java), jars)}) == 4
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert class_archive("spark", str(java), jars).is_relative_to(tmp_path / "home" / ".cache" / "kafka-eos")

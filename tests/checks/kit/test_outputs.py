@@ -216,6 +216,15 @@ def test_a_file_that_was_written_to_its_end_takes_the_place_and_the_rights_of_th
     assert sorted(tmp_path.iterdir()) == [file, link]
 
 
+def test_a_pipe_is_written_itself_by_whatever_name() -> None:
+    reader, writer = os.pipe()
+    with whole_or_nothing(Path(f"/dev/fd/{writer}")) as place:
+        place.write_text("whole")
+    os.close(writer)
+    with os.fdopen(reader) as told:
+        assert told.read() == "whole"
+
+
 def test_a_device_is_written_itself_and_named_where_it_is_full() -> None:
     with (
         pytest.raises(Unwritable, match=r"^/dev/full cannot be written: No space left on device; give another file"),

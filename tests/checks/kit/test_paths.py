@@ -48,6 +48,24 @@ def test_an_installed_package_has_the_files_it_carries_and_writes_to_the_current
     assert paths.build_folder() == paths.output_folder() == Path.cwd() / "build"
 
 
+@pytest.mark.usefixtures("installed")
+def test_what_only_saves_time_is_in_the_users_cache_and_in_build_for_a_user_without_a_home(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nobody(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/home/a")
+    assert paths.cache_folder() == Path("/home/a/.cache/kafka-eos")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert paths.cache_folder() == Path("/cache/kafka-eos")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert paths.cache_folder() == paths.build_folder()
+
+
 def test_a_package_in_a_zip_is_unpacked_once_and_its_files_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,6 @@ from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit
 from kafka_eos_checks.audit.kernels.logs.runs import columns_of
 from kafka_eos_checks.audit.moments import ONE_MOMENT, Source
-from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, follow_coordinator_log
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, Join
 from kafka_eos_checks.audit.rules.log import (
@@ -50,7 +49,7 @@ from kafka_eos_checks.audit.rules.transactions.names import TRANSACTION_RULES
 from kafka_eos_checks.audit.rules.transactions.partitions import read_transactions
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.header_tables import is_table, read_table
-from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.segments.splits import PartitionLog, items_of
 from kafka_eos_checks.kit.progress import byte_progress
 from kafka_eos_checks.kit.verdict import Verdict
 
@@ -92,13 +91,13 @@ def readable_rows(log: PartitionLog) -> Iterator[Row]:
 def _read(log: PartitionLog, name: str) -> Iterator[Batch | CorruptRegion]:
     """The batches and unreadable regions of a file of a log."""
     path = log.file(name)
-    return _stored_in_table(path, log.topic) if is_table(path) else _stored(path, log.topic)
+    return _stored_in_table(path, log.topic) if is_table(path) else _stored(log, name)
 
 
-def _stored(segment: Path, topic: str) -> Iterator[Batch | CorruptRegion]:
+def _stored(log: PartitionLog, name: str) -> Iterator[Batch | CorruptRegion]:
     """The batches and unreadable regions of a segment, in order."""
-    for item in items_of(segment):
-        yield item if isinstance(item, CorruptRegion) else _batch_of(item, topic)
+    for item in items_of(log, name):
+        yield item if isinstance(item, CorruptRegion) else _batch_of(item, log.topic)
 
 
 def _stored_in_table(table: Path, topic: str) -> Iterator[Batch | CorruptRegion]:

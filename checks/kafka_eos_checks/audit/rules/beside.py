@@ -574,7 +574,8 @@ def _read(log: PartitionLog, columns: Sequence[str]) -> Iterator[Headers]:
     """The headers of a log, a block at a time."""
     for name in log.segments:
         path = log.file(name)
-        yield from read_headers(path, index=read_index(path), check_crc=False, columns=columns)
+        end = log.end_of(name)
+        yield from read_headers(path, end=end, index=read_index(path), check_crc=False, columns=columns)
 
 
 # --- replicas ---------------------------------------------------------------------------------------------------------

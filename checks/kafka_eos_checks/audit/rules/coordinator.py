@@ -62,11 +62,10 @@ from kafka_eos.formats.transaction_log import (
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.internal_topics.decisions import Decisions
 from kafka_eos_checks.audit.internal_topics.states import UNREADABLE_REGIONS
-from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.quoting import quoted, unquoted
 from kafka_eos_checks.audit.rules.log import Violation
 from kafka_eos_checks.audit.segments.contents import Place
-from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.segments.splits import PartitionLog, items_of
 
 if TYPE_CHECKING:
     from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds
@@ -508,7 +507,7 @@ def follow_coordinator_log(log: PartitionLog) -> CoordinatorLog:
 def read_records(log: PartitionLog, result: CoordinatorLog) -> Iterator[StateRecord]:
     """The records of a log; offsets, holes and damage are noted in ``result`` before each of them."""
     for name in log.segments:
-        for stored in items_of(log.file(name)):
+        for stored in items_of(log, name):
             if isinstance(stored, CorruptRegion):
                 result.damaged |= stored.kind in UNREADABLE_REGIONS
                 continue

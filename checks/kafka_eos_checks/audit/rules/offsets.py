@@ -41,11 +41,10 @@ from kafka_eos.formats.segment import CorruptRegion, StoredBatch
 from kafka_eos_checks.audit.findings import Finding, Kind, dated
 from kafka_eos_checks.audit.internal_topics.commits import name_of
 from kafka_eos_checks.audit.moments import SKEW_MS, Dated, Moments
-from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.segments.contents import Figures, Place, count
 from kafka_eos_checks.audit.segments.marks import decision_of
-from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.segments.splits import PartitionLog, items_of
 
 if TYPE_CHECKING:
     from kafka_eos_checks.audit.kernels.coordinators.group_log import CountedCommits
@@ -149,7 +148,7 @@ def follow_group_log(log: PartitionLog) -> GroupLog:
     """
     result = GroupLog(log)
     for name in log.segments:
-        for stored in items_of(log.file(name)):
+        for stored in items_of(log, name):
             if isinstance(stored, CorruptRegion):
                 result.whole = False
                 continue

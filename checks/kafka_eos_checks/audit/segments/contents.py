@@ -73,7 +73,7 @@ def read_contents(log: PartitionLog, check_crc: bool = True) -> Contents:
     following: int | None = None
     for name in log.segments:
         path = log.file(name)
-        for block in read_blocks(path, index=read_index(path), check_crc=check_crc):
+        for block in read_blocks(path, end=log.end_of(name), index=read_index(path), check_crc=check_crc):
             headers, records = block.headers, decode_block(block)
             contents.damaged_end = bool(headers.damage)
             contents.whole = contents.whole and not headers.damage and not records.damage

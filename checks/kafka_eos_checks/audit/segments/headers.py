@@ -61,7 +61,7 @@ DELETE_HORIZON_MASK = 0x40  # the base timestamp is a delete horizon
 
 BLOCK_BYTES = 2 << 20  # measured: 2 MiB stays in the cache between the read, the CRC and the decoding of records
 TRIES = 3  # to read a block of a segment that changes
-UNWRITTEN_BYTES = 16  # zeroes in which no batch ends that is written to its end, but for values that end so
+UNWRITTEN_BYTES = 16  # a batch that is damaged, and ends in so many zeroes, is taken for one that is half written
 SEARCH_BYTES = 16 << 20  # searched for the end of damage before the rest of the split is read
 INDEX_ENTRY = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 
@@ -383,7 +383,7 @@ def may_be_reserved(segment: Path) -> bool:
 
 
 def written_end(segment: Path) -> int:
-    """Where the batches of a segment of this machine end: before the zeroes at its end, if there are only these.
+    """The end of the batches of a segment of this machine: where only zeroes follow, else the end of the file.
 
     A broker with ``log.preallocate`` writes into the zeroes while they are read, and cuts them off when it begins
     another segment. The bytes before them stay as they are. A batch whose end is not written belongs to the zeroes: it

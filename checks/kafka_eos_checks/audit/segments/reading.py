@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kafka_eos_checks.audit.segments import header_tables
-from kafka_eos_checks.audit.segments.headers import Block, Headers, Ints, may_be_reserved, read_blocks, written_end
+from kafka_eos_checks.audit.segments.headers import Block, Headers, Ints, read_blocks
 from kafka_eos_checks.audit.segments.marks import Marks, read_marked_segment
 
 
@@ -51,15 +51,12 @@ def read_marked(
 ) -> Iterator[tuple[Headers, Marks]]:
     """The headers in a byte range of a file with the marks of their control batches; arguments as :func:`read_headers`.
 
-    Without ``end``, what a broker has reserved at the end of the file (:func:`written_end`) is left out.
     If a row group of a table has no marker, no transaction and no broker's timestamp, its times are not read: their
     columns are 0. ``take`` is given each block of a segment, for its records.
     """
     if header_tables.is_table(path):
         yield from header_tables.read_marked_table(path, columns, start, end, check=check_crc)
     else:
-        if end is None and may_be_reserved(path):
-            end = written_end(path)
         yield from read_marked_segment(path, start, end, index=index, check_crc=check_crc, take=take)
 
 

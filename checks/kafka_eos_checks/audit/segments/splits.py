@@ -1,15 +1,16 @@
 """The logs in directories, and the splits in which they are read."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 
 from kafka_eos.formats.log_directory import LogDirectory, find_log_directories
+from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment, scan
 from kafka_eos.formats.varint import INT64_MAX, INT64_MIN
-from kafka_eos_checks.audit.places import Ask, ask_here, listed, open_at, place, sizes_of
+from kafka_eos_checks.audit.places import Ask, Uri, ask_here, listed, open_at, place, sizes_of
 from kafka_eos_checks.audit.segments import header_tables
 from kafka_eos_checks.audit.segments.headers import is_batch, may_be_reserved, read_index, written_end
 from kafka_eos_checks.audit.weights import TABLE_WEIGHT
@@ -45,6 +46,11 @@ class PartitionLog:
     def file(self, name: str) -> Path:
         """A file of the folder."""
         return place(self.folder) / name
+
+    def end_of(self, name: str) -> int | None:
+        """The end of a file's batches, in bytes, if its broker may have reserved what follows; otherwise None."""
+        path = self.file(name)
+        return written_end(path) if name == self.segments[-1] and may_be_reserved(path) else None
 
     def end_after(self, end: int) -> int:
         """The end of the log, whose batches end there: its last segment may begin later, if retention left no batch."""
@@ -112,6 +118,13 @@ def logs_in(directories: Iterable[LogDirectory]) -> list[PartitionLog]:
                 segments=tuple(segment.log.name for segment in partition.segments),
             )
     return sorted(logs.values())
+
+
+def items_of(log: PartitionLog, name: str) -> Iterator[StoredBatch | CorruptRegion]:
+    """The batches and unreadable regions of a log's segment; one of another file system is in memory as a whole."""
+    path, end = log.file(name), log.end_of(name)
+    items = scan(path.read_bytes()) if isinstance(path, Uri) else read_segment(path)
+    return items if end is None else takewhile(lambda item: item.position < end, items)
 
 
 @dataclass(frozen=True, slots=True)

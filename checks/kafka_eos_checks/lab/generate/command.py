@@ -194,10 +194,11 @@ def _no_room(arguments: argparse.Namespace, error: OSError) -> str:
         needed = own.batches * TABLE_BYTES * own.brokers
     else:
         needed = int(own.batches * (HEADER_BYTES + records * (own.value_bytes + RECORD_BYTES))) * own.brokers
-    there = shutil.disk_usage(own.folder.absolute().parent).free
+    disk = own.folder if own.folder.exists() else own.folder.absolute().parent  # a disk's own folder stays
+    there = shutil.disk_usage(disk).free
     return (
-        f"{own.folder} cannot be written: {error.strerror}; it takes at least {needed:,} bytes, and {there:,} are free"
-        f"; give a folder on another disk, or fewer --{'jepsen' if own.jepsen else 'batches'}"
+        f"{own.folder} cannot be written: {error.strerror}; it takes at least {needed:,} bytes, and the disk has "
+        f"{there:,} free; give a folder on another disk, or fewer --{'jepsen' if own.jepsen else 'batches'}"
     )
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -108,6 +109,21 @@ def test_workers_import_pyspark_as_installed_because_that_in_the_zip_is_compiled
     with SparkEngine(spark) as engine:
         rows = engine.map(where_pyspark_is, [1], [0], "pyspark")
         assert engine.collect(0, rows) == [(1, pyspark.__file__)]
+
+
+def test_workers_find_in_the_zips_of_spark_what_is_nowhere_else(tmp_path: Path) -> None:
+    daemon = "import only_zipped\n\ndef manager():\n    print(__file__)\n"
+    with ZipFile(tmp_path / "pyspark.zip", "w") as archive, ZipFile(tmp_path / "py4j-src.zip", "w") as other:
+        archive.writestr("pyspark/__init__.py", "")
+        archive.writestr("pyspark/daemon.py", daemon)
+        other.writestr("only_zipped.py", "")
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").touch()
+    (tmp_path / "pyspark" / "daemon.py").write_text(daemon)
+    path = os.pathsep.join(map(str, (tmp_path / "pyspark.zip", tmp_path / "py4j-src.zip", tmp_path)))
+    command = [sys.executable, "-m", "kafka_eos_checks.audit.engines.python_daemon"]
+    ran = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == (f"{tmp_path}/pyspark/daemon.py\n", "")
 
 
 def test_rows_go_to_the_jvm_without_an_import_of_pandas() -> None:

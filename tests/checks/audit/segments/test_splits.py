@@ -1,5 +1,7 @@
 """Splits tile the segments, and the result does not depend on how they are cut."""
 
+import errno
+import os
 from itertools import pairwise
 from pathlib import Path
 
@@ -8,8 +10,8 @@ import pytest
 
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
+from kafka_eos_checks.audit.places import LocalFile
 from kafka_eos_checks.audit.plan import stages
-from kafka_eos_checks.audit.segments.reading import read_marked
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan, ranges_of, tasks
 
 
@@ -50,10 +52,10 @@ def test_the_end_that_a_broker_has_reserved_is_in_no_split(tmp_path: Path, split
     size = last.stat().st_size
     for segment in (first, last):
         segment.write_bytes(segment.read_bytes() + bytes(100_000))
-    splits = plan(find_logs(tmp_path), split_bytes)
+    [log] = find_logs(tmp_path)
+    assert [log.end_of(name) for name in log.segments] == [None, size]
+    splits = plan([log], split_bytes)
     assert splits[-1].end == size
-    *_, (headers, _) = read_marked(last, ["base_offset", "attributes"])
-    assert headers.end == size
     assert max(split.end for split in splits if split.segment == first.name) == first.stat().st_size, "it is damage"
     *_, batch = [item for item in read_segment(last) if isinstance(item, StoredBatch)]
     whole = last.read_bytes()
@@ -65,6 +67,19 @@ def test_the_end_that_a_broker_has_reserved_is_in_no_split(tmp_path: Path, split
     assert plan(find_logs(tmp_path), split_bytes)[-1].end == len(whole), "a batch that was changed is damage"
     last.write_bytes(last.read_bytes() + b"batch")
     assert plan(find_logs(tmp_path), split_bytes)[-1].end == last.stat().st_size, "no zeroes only"
+
+
+def test_no_byte_is_taken_for_a_hole_where_the_system_does_not_tell_holes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> int:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    (tmp_path / "file").write_bytes(bytes(5_000) + b"x" + bytes(10))
+    monkeypatch.setattr(os, "lseek", refuse)
+    with (tmp_path / "file").open("rb") as opened:
+        file = LocalFile(opened.fileno())
+        assert [file.is_zero_from(position) for position in (0, 5_000, 5_001)] == [False, False, True]
 
 
 @pytest.mark.parametrize("split_bytes", [5_000, 50_000])

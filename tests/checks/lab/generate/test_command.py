@@ -3,6 +3,7 @@
 import errno
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,6 +38,10 @@ def test_the_partitions_together_have_as_many_batches_as_are_asked_for(tmp_path:
     assert [log.batches for log in run([made]).logs] == [4, 4, 3]
 
 
+def fill_the_disk(_: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 @pytest.mark.parametrize(
     ("more", "needed", "fewer"),
     [([], "1,650,000", "batches"), (["--headers"], "54,000", "batches"), (["--jepsen", "900"], "180,000", "jepsen")],
@@ -44,17 +49,25 @@ def test_the_partitions_together_have_as_many_batches_as_are_asked_for(tmp_path:
 def test_a_full_disk_is_told_with_what_is_needed_and_what_to_do(
     more: list[str], needed: str, fewer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    def write(_: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     for name in ("_write", "_write_jepsen"):
-        monkeypatch.setattr(command, name, write)
+        monkeypatch.setattr(command, name, fill_the_disk)
     call = ["lab", "generate", str(tmp_path / "made"), *(more if fewer == "jepsen" else ["--batches", "6000", *more])]
     assert main(call) == 2
     said = capsys.readouterr().err
     assert f"{tmp_path}/made cannot be written: No space left on device; it takes at least {needed} bytes, and " in said
-    assert said.endswith(f" are free; give a folder on another disk, or fewer --{fewer}\n")
+    assert said.endswith(f" free; give a folder on another disk, or fewer --{fewer}\n")
     assert not (tmp_path / "made").exists()
+
+
+def test_the_room_that_is_told_is_that_of_the_disk_that_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    made = tmp_path / "made"
+    monkeypatch.setattr(command, "_write", fill_the_disk)
+    monkeypatch.setattr(command.shutil, "rmtree", lambda *_, **__: None)  # as of a disk, whose folder cannot be removed
+    monkeypatch.setattr(command.shutil, "disk_usage", lambda path: SimpleNamespace(free=7 if path == made else 0))
+    assert main(["lab", "generate", str(made), "--batches", "6000"]) == 2
+    assert "and the disk has 7 free" in capsys.readouterr().err
 
 
 def test_a_seed_decides_every_byte(tmp_path: Path) -> None:

@@ -429,8 +429,9 @@ def values_at(
 
 def _blocks_of(log: PartitionLog, offsets: Ints, blocks: Rows | None, check_crc: bool) -> Iterator[Block]:
     if blocks is None:
-        for path in map(log.file, log.segments):
-            yield from read_blocks(path, index=read_index(path), check_crc=check_crc)
+        for name in log.segments:
+            path = log.file(name)
+            yield from read_blocks(path, end=log.end_of(name), index=read_index(path), check_crc=check_crc)
         return
     for segment, start, end, *_ in blocks[_have(offsets, blocks["first"], blocks["last"])].tolist():
         yield from read_blocks(log.file(log.segments[segment]), start, end, check_crc=check_crc)

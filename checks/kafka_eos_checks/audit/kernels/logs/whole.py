@@ -23,7 +23,7 @@ def read_in_order(
     whole = PartitionFold(log, log.segments)
     parts: list[Part] = []
     for split, name in enumerate(log.segments):
-        for headers, marks in read_marked(log.file(name), READ_FIRST, check_crc=check_crc):
+        for headers, marks in read_marked(log.file(name), READ_FIRST, end=log.end_of(name), check_crc=check_crc):
             if not len(headers):
                 continue
             columns = columns_of(headers, log.topic)

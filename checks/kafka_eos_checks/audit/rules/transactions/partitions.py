@@ -315,7 +315,7 @@ def read_transactions(log: PartitionLog, check_crc: bool = True) -> PartitionTra
     """Fold the transactional batches of one log."""
     result = PartitionTransactions(log, topic_id=topic_of(log))
     for name in log.segments:
-        for headers, marks in read_marked(log.file(name), READ, check_crc=check_crc):
+        for headers, marks in read_marked(log.file(name), READ, end=log.end_of(name), check_crc=check_crc):
             result.damaged |= any(map(hides_batches, headers.damage))
             result.damaged_end = has_damaged_end(headers, result.damaged_end)
             if len(headers):
