@@ -112,7 +112,8 @@ def simulation_mutants(asked: Asked) -> Iterator[Verdict]:
     walked = set(broken(asked.registry))
     for mutant in asked.mutants:
         if mutant.name not in walked:
-            yield blind("walk-mutant", mutant, f"no walk over {mutant.module}")
+            reason = mutant.blind.get("simulation", f"no walk over {mutant.module}")
+            yield blind("walk-mutant", mutant, reason)
     yield from find_all([mutant for mutant in asked.mutants if mutant.name in walked], MOST_SECONDS, asked.jobs)
 
 

@@ -57,7 +57,7 @@ from kafka_eos_checks.tla.result_cache import fingerprint
 from kafka_eos_checks.tla.values import MalformedValue, parse_value
 
 TIERS = ("small", "full", "deep")
-BLIND = ("replay", "requests")  # methods that may have a reason for not noticing a mutant
+BLIND = ("replay", "requests", "simulation")  # methods that may have a reason for not noticing a mutant
 LONGEST_ROOT = 50
 """Characters of a root module's name; SANY finds no module whose name has 64, and other rooms add suffixes of 9."""
 _LONG_STATES = 20_000  # from this size on Java's second compiler pays

@@ -303,6 +303,12 @@ def test_two_means_have_to_kill_a_mutant_unless_all_others_say_why_they_cannot()
     assert (forgotten.ok, forgotten.found) == (False, "killed by 2: TLC, graph; no verdict by replay")
 
 
+def test_no_walk_looks_for_a_mutant_that_walks_cannot_see_and_its_reason_is_told() -> None:
+    mutant = REGISTRY.mutants["AddsWait"]
+    [verdict] = simulation_mutants(Asked(registry=REGISTRY, mutants=[mutant], jobs=1))
+    assert (verdict.found, verdict.evidence) == (NOT_VISIBLE, mutant.blind["simulation"])
+
+
 def test_a_mutant_without_walks_and_one_without_proofs_give_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
