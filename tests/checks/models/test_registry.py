@@ -58,7 +58,7 @@ MUTANT = '\n[mutant.B]\nmodel = "M"\ntitle = "t"\noverrides = { AddError = "NoLi
         (MODEL + MUTANT.replace('"M"', '"N"'), "model is 'N'; name an entry"),
         (MODEL + 'silent = ["NotAboveLimit"]\n' + MUTANT, "M has NotAboveLimit under 'silent'; delete it there"),
         (MODEL + MUTANT, "give either replay = the finding, or blind.replay"),
-        (MODEL + MUTANT + 'replay = "gap"\nblind.tlc = "never"', "blind takes replay, requests, simulation, and has tlc"),
+        (MODEL + MUTANT + 'replay = "gap"\nblind.tlc = "never"', "requests, simulation, and has tlc"),
         (MODEL + MUTANT.replace("[mutant.B]", "[mutant.M]") + 'replay = "gap"', "has this name, too; rename one"),
     ],
 )
