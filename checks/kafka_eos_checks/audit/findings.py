@@ -17,7 +17,7 @@ from kafka_eos_checks.audit.moments import in_words
 from kafka_eos_checks.audit.places import Unreachable, open_at, place
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.schemas import arrow_schema, ddl
-from kafka_eos_checks.kit.spark_failures import in_short, is_full, spark_failures
+from kafka_eos_checks.kit.spark_failures import in_short, spark_failures, tells_full_disk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -361,6 +361,6 @@ def _refusals(table: str) -> Iterator[None]:
     except spark_failures() as error:
         condition = getattr(error, "getCondition", lambda: None)()
         reason = in_short(error)
-        known = "make room where the table has its files" if is_full(reason) else REMEDIES.get(condition or "")
+        known = "make room where the table has its files" if tells_full_disk(reason) else REMEDIES.get(condition or "")
         remedy = known or "give another table, or --findings FILE"
         raise TableRefused(f"table {table} cannot be written: {reason}; remedy: {remedy}") from error

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import time
 
-from kafka_eos_checks.kit.paths import cache_folder
+from kafka_eos_checks.kit.paths import user_cache_folder
 
 WRITING_SECONDS = 600  # an archive that is empty for longer is written by the next run
 FREE_BYTES = 1 << 30  # on the disk of an archive: a program that cannot write its archive to the end ends with an error
@@ -26,7 +26,7 @@ def class_archive(name: str, java: str, classes: Path) -> Path:
     """
     program = Path(java).resolve()
     made_by = f"{program} {program.stat().st_mtime_ns} {classes} {classes.stat().st_mtime_ns}"
-    return cache_folder() / "classes" / f"{name}-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}.jsa"
+    return user_cache_folder() / "classes" / f"{name}-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}.jsa"
 
 
 def sharing_options(archive: Path, *, write: bool, at_once: bool = False) -> list[str]:

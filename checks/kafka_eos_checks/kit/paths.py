@@ -53,7 +53,7 @@ def build_folder() -> Path:
     return (CLONE if is_clone() else Path.cwd()) / "build"
 
 
-def cache_folder() -> Path:
+def user_cache_folder() -> Path:
     """The folder of what only saves time: the user's cache, or ``build/`` in a clone and for a user without a home."""
     with suppress(RuntimeError):  # the user has no home
         if not is_clone():

@@ -35,6 +35,6 @@ def in_short(error: Exception) -> str:
     return words[0] + f" … {words[-1]}" * (len(words) > 1)
 
 
-def is_full(told: str) -> bool:
+def tells_full_disk(told: str) -> bool:
     """Whether a reason is that a disk, or its quota, has no room, as Java says it."""
     return "No space left on device" in told or "Disk quota exceeded" in told

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kafka_eos_checks.kit.class_archive import FREE_BYTES, WRITING_SECONDS, class_archive, sharing_options
-from kafka_eos_checks.kit.paths import cache_folder
+from kafka_eos_checks.kit.paths import user_cache_folder
 
 QUIET = ["-Xlog:disable"]
 
@@ -58,7 +58,7 @@ def test_another_java_and_other_jars_have_another_archive(tmp_path: Path) -> Non
     java.touch()
     jars.mkdir()
     first = class_archive("spark", str(java), jars)
-    assert first.parent == cache_folder() / "classes"
+    assert first.parent == user_cache_folder() / "classes"
     assert class_archive("spark", str(java), jars) == first
     os.utime(jars, (0, 0))
     second = class_archive("spark", str(java), jars)

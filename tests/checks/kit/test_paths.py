@@ -57,13 +57,13 @@ def test_what_only_saves_time_is_in_the_users_cache_and_in_build_for_a_user_with
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", "/home/a")
-    assert paths.cache_folder() == Path("/home/a/.cache/kafka-eos")
+    assert paths.user_cache_folder() == Path("/home/a/.cache/kafka-eos")
     monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
-    assert paths.cache_folder() == Path("/cache/kafka-eos")
+    assert paths.user_cache_folder() == Path("/cache/kafka-eos")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("pwd.getpwuid", nobody)
-    assert paths.cache_folder() == paths.build_folder()
+    assert paths.user_cache_folder() == paths.build_folder()
 
 
 def test_a_package_in_a_zip_is_unpacked_once_and_its_files_are_there(

@@ -34,7 +34,7 @@ from kafka_eos_checks.kit.memory import keep_modules
 from kafka_eos_checks.kit.missing import MissingExtra, find_java, need
 from kafka_eos_checks.kit.progress import part_progress
 from kafka_eos_checks.kit.schemas import arrow_schema, ddl
-from kafka_eos_checks.kit.spark_failures import in_short, is_full, spark_failures
+from kafka_eos_checks.kit.spark_failures import in_short, spark_failures, tells_full_disk
 from kafka_eos_checks.kit.terminal import progress_console
 
 if TYPE_CHECKING:
@@ -476,7 +476,7 @@ def failures_told() -> Iterator[None]:
         yield
     except spark_failures() as error:
         told = in_short(error)
-        remedy = "; make room in the executors' spark.local.dir" * is_full(told)
+        remedy = "; make room in the executors' spark.local.dir" * tells_full_disk(told)
         raise UnusableInput(f"Spark failed: {told}{remedy}") from error
 
 

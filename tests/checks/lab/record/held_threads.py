@@ -1,4 +1,7 @@
-"""What tests on real brokers share: a debugger that holds one thread, and a client of version 1 with raw requests."""
+"""A debugger that holds one thread of a broker, and a client of transaction version 1 that sends raw requests.
+
+Tests on real brokers use both, and wait or are skipped by the functions next to them.
+"""
 
 import subprocess
 import threading
