@@ -159,6 +159,16 @@ def will_end(report: Report, transaction: Transaction, tools: Tools) -> Report:
     )
 
 
+def stays_prepared(report: Report, tools: Tools) -> Report:
+    """Advise about a transaction that its coordinator does not complete, although no data of it are open."""
+    number = f"-{report.partition}" if report.partition >= 0 else ""
+    words = "See which leaders are missing, because markers wait for these. If none is, the coordinator waits for an "
+    words += f"answer that does not come: restart the broker that leads {'' if number else 'its partition of '}"
+    words += f"{TRANSACTION_TOPIC}{number}. The next one sends the markers again, and then it is completed:"
+    command = tools.topics("--describe", "--unavailable-partitions")
+    return replace(report, ends=Ends.UNKNOWN, next=words, command=command)
+
+
 def _named(report: Report, transaction: Transaction | None) -> Report:
     if transaction is None:
         return report

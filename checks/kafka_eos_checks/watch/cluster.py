@@ -24,6 +24,7 @@ from kafka_eos_checks.conform.wire import (
 FETCH_BYTES, PARTITION_BYTES = 16 << 20, 1 << 20  # of an answer, of a partition in it; a larger batch comes whole
 EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+PREPARED = ["PrepareCommit", "PrepareAbort"]
 # Fetch by names of topics; newer versions change nothing that is used here.
 NEWEST = {"Fetch": 12, "Metadata": 12, "ListOffsets": 7}
 FAILURES = (NoAnswer, Unreachable)
@@ -229,10 +230,18 @@ class Cluster:
 
         A transactional id that this client may not describe is not told of.
         """
+        return self._transactions({"ProducerIdFilters": sorted(producer_ids)})
+
+    def prepared_transactions(self) -> list[Transaction] | None:
+        """The transactions that are decided and not completed; None if a coordinator cannot tell now."""
+        known = self._transactions({"StateFilters": PREPARED})
+        return None if known is None else [each for each in known.values() if each.state in PREPARED]
+
+    def _transactions(self, filters: Message) -> dict[int, Transaction] | None:
         found: dict[int, Transaction] = {}
         try:
             for node in self._nodes:
-                row = self._ask(node, "ListTransactions", {"ProducerIdFilters": sorted(producer_ids)})
+                row = self._ask(node, "ListTransactions", filters)
                 names = [each["TransactionalId"] for each in row["TransactionStates"]]
                 if row["ErrorCode"]:
                     return None

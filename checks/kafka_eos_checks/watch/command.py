@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,8 @@ from kafka_eos_checks.kit.outputs import check_output
 from kafka_eos_checks.kit.verdict import counted
 
 if TYPE_CHECKING:
-    from kafka_eos_checks.watch.cluster import Place
     from kafka_eos_checks.watch.journal import Journal
     from kafka_eos_checks.watch.reports import Report
-    from kafka_eos_checks.watch.state import Reported
     from kafka_eos_checks.watch.watcher import Watcher
 
 EPILOG = """examples:
@@ -33,6 +31,7 @@ reports:
   hanging transaction                  open data that no coordinator will end
   torn transaction                     committed on a partition and aborted on another (transaction version 2)
   last stable offset lags              readers of committed data wait, and for which producer; not for one that hangs
+  transaction stays prepared           decided, open nowhere, and its producer waits (not in a first --once)
   log was cut                          offsets that were read no longer exist
   corrupt batch                        a CRC that is wrong
   resolved                             a transaction that was reported has ended, or readers wait for it no longer
@@ -99,7 +98,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         type=_seconds,
         default=60.0,
         metavar="S",
-        help="seconds that a transaction may hold readers back (default 60)",
+        help="seconds that a transaction may hold readers back, or stay prepared (default 60)",
     )
     parser.add_argument(
         "--forget-after",
@@ -189,8 +188,8 @@ def _verdict(watcher: "Watcher", told: "Told") -> int:
 
     read = f"{counted(len(watcher.watched), 'partition')}, {watcher.batches:,} batches"
     watcher.tell(f"{read}, {told.wrong} report{'' if told.wrong == 1 else 's'}, {told.resolved} resolved")
-    if watcher.unresolved:
-        watcher.tell(f"reports of transactions that are not over: {len(watcher.unresolved)}")
+    if watcher.open_reports:
+        watcher.tell(f"reports of transactions that are not over: {len(watcher.open_reports)}")
     if watcher.unread:
         watcher.tell(f"not read: {', '.join(f'{topic}-{number}' for topic, number in sorted(watcher.unread))}")
     if watcher.deleted:
@@ -203,7 +202,7 @@ def _verdict(watcher: "Watcher", told: "Told") -> int:
     if mute:
         watcher.tell("not judged: which transactions hang, because the coordinators did not tell of them")
     unjudged = watcher.unread or watcher.deleted or watcher.missing or mute or not watcher.watched
-    return 1 if told.wrong or watcher.unresolved else 2 if unjudged else 0
+    return 1 if told.wrong or watcher.open_reports else 2 if unjudged else 0
 
 
 def now_ms() -> int:
@@ -268,7 +267,7 @@ class Output:
         remind: prints a report that was told before.
         metrics: the file of gauges; None for none.
         told: the number of reports so far.
-        before: the reports of the checkpoint that were not over.
+        before: the ids of the reports of the checkpoint that were not over.
         due_at: when the next checkpoint is due, by the monotonic clock.
         gauged_at: when the next gauges are due.
         position: the number of batches that the last checkpoint has.
@@ -280,7 +279,7 @@ class Output:
     remind: Show
     metrics: Path | None = None
     told: Told = field(default_factory=Told)
-    before: list[tuple["Place", "Reported"]] = field(default_factory=list)
+    before: Collection[str] = ()
     due_at: float = 0.0
     gauged_at: float = 0.0
     position: int = -1
@@ -298,7 +297,7 @@ class Output:
                 self.watcher.resume(self.journal.state)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise self.journal.unusable(error) from None
-        self.before = self.watcher.unresolved
+        self.before = set(self.watcher.open_reports)
         self._print(self.journal.recovered)
 
     def keep(self, found: Sequence["Report"], moment: int) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kafka_eos_checks.audit.rules.transactions.names import HANGING
 from kafka_eos_checks.watch.blindness import NO_BROKER, NO_COORDINATOR, NOT_READ
+from kafka_eos_checks.watch.prepared import STAYS
 from kafka_eos_checks.watch.state import LAGS
 from kafka_eos_checks.watch.watcher import Watcher
 
@@ -30,14 +31,14 @@ def write(path: Path, watcher: Watcher, reports: int) -> None:
 
 
 def _lines(watcher: Watcher, reports: int) -> Iterator[str]:
-    opened = Counter(one.rule for _, one in watcher.unresolved)
+    opened = Counter(watcher.open_reports.values())
     blind = Counter(spot.rule for spot in watcher.blindness.since_ms)
     states = [state for state in watcher.watched.values() if state.high_watermark >= 0]
     held: Counter[str] = Counter()
     for state in states:
         held[state.topic] += max(state.high_watermark - state.last_stable_offset, 0)
     yield from _metric("reports_total", "Reports of something wrong since the start.", {"": reports}, "counter")
-    by_rule = {_label("rule", rule): opened[rule] for rule in (HANGING, LAGS)}
+    by_rule = {_label("rule", rule): opened[rule] for rule in (HANGING, LAGS, STAYS)}
     yield from _metric("open_reports", "Reports of transactions that are not over.", by_rule)
     by_rule = {_label("rule", rule): blind[rule] for rule in (NO_BROKER, NOT_READ, NO_COORDINATOR)}
     yield from _metric("not_seen", "Partitions, or other things, that cannot be seen now.", by_rule)

@@ -123,12 +123,13 @@ def transaction_of(report: Report) -> OfTransaction:
 def identity(finding: Finding) -> str:
     """The name of a report: the same violation has the same name, whoever finds it.
 
-    What is not judged has its beginning in the name, because it may end and begin again at the same place.
+    What is not judged, or has no offset, has its beginning in the name, because it may end and begin again at the same
+    place.
     """
-    if isinstance(finding, Report) and not finding.is_violation:
-        where = f"/{finding.topic}" * bool(finding.topic) + f"-{finding.partition}" * (finding.partition >= 0)
-        return f"{finding.rule}{where}/{finding.since.ms if finding.since else 0}"
     who = "" if finding.producer_id is None else f"/producer {finding.producer_id} epoch {finding.producer_epoch}"
+    if isinstance(finding, Report) and (finding.offset is None or not finding.is_violation):
+        where = f"/{finding.topic}" * bool(finding.topic) + f"-{finding.partition}" * (finding.partition >= 0)
+        return f"{finding.rule}{where}/{finding.since.ms if finding.since else 0}{who}"
     return f"{finding.rule}/{finding.topic}-{finding.partition}/{finding.offset}{who}"
 
 
@@ -179,7 +180,8 @@ def lines_of(row: Row) -> Iterator[str]:
     """A row for people: when, what, where, who and why in the first line, then an indented line for each question."""
     producer = row.get("producer_id")
     who = "" if producer is None else f" (producer {producer} epoch {row.get('producer_epoch')})"
-    where = f"{row['topic']}-{row['partition']} offset {row.get('offset')}"
+    where = row["topic"] + (f"-{row['partition']}" if "partition" in row else "")
+    where += f" offset {row['offset']}" if "offset" in row else ""
     yield visible(f"{moment(row['seen_ms'])} {row['rule']}: {where}{who}: {row['evidence']}")
     answers = {
         "since": _since(row),

@@ -13,6 +13,9 @@ The *last stable offset lags* if a transaction holds it back for longer than the
 committed data see nothing after it, whoever wrote it. A transaction that was reported to hang is not reported again for
 this, because that report has what it blocks; one that is found to hang later names the report that was made before.
 
+A decided transaction *stays prepared* if its coordinator does not complete it, although its data are open nowhere
+(:class:`kafka_eos_checks.watch.prepared.Prepared`).
+
 A transaction is *torn* if it was committed on a partition and aborted on another one. Markers alone show that if each
 transaction has an epoch of its own, one below its markers' (transaction version 2). An epoch of version 1 names many
 transactions, so nothing is reported about them. An ABORT by hand has the epoch of its data, as those of version 1 have.
@@ -62,6 +65,7 @@ from kafka_eos_checks.watch.cluster import (
     Transaction,
 )
 from kafka_eos_checks.watch.endings import MOST_ENDS, Endings
+from kafka_eos_checks.watch.prepared import STAYS, Prepared
 from kafka_eos_checks.watch.reports import (
     RESOLVED,
     Blocked,
@@ -106,7 +110,7 @@ class Options:
         topics: only these; all if there are none.
         from_start: whether partitions are read from their first offset, instead of their last stable one.
         hanging_after_ms: how old an open transaction is before the coordinators are asked about it.
-        lag_after_ms: how long a transaction may hold the last stable offset back.
+        lag_after_ms: how long a transaction may hold the last stable offset back, or stay prepared.
         check_ms: between questions to the coordinators.
         forget_after_ms: how long a producer that writes nothing is remembered.
         tools: how Kafka's tools are called, for the advice.
@@ -150,6 +154,7 @@ class Watcher:
         missing: topics that were asked for and are not there, or may not be described.
         blindness: what is not seen, for programs; ``tell`` is told of it in other words.
         endings: how transactions ended, as far as the epochs of their markers name them.
+        prepared: the transactions that are decided and not completed.
     """
 
     cluster: Cluster
@@ -165,12 +170,15 @@ class Watcher:
     missing: frozenset[str] = frozenset()
     blindness: Blindness = field(default_factory=Blindness)
     endings: Endings = field(default_factory=Endings)
+    prepared: Prepared = field(default_factory=Prepared)
     _behind: set[Place] = field(default_factory=set)  # not read up to its end since this round of endings began
     _initial: set[Place] = field(default_factory=set)  # there when the watch began, and not read yet
     _begins: bool = True
     _leaders: dict[Place, int] = field(default_factory=dict)
     _refreshed_ms: int | None = None
     _checked_ms: int | None = None
+    _looked_ms: int | None = None  # for prepared transactions
+    _state_partitions: int = 0  # of __transaction_state
     _suspects: dict[tuple[Place, int], _Suspect] = field(default_factory=dict)
     _all_led: bool = True  # every partition of __transaction_state has a leader
     _busy: bool = True
@@ -185,7 +193,7 @@ class Watcher:
         rows = [state.to_json() for state in self.partitions.values()]
         kept = {"cluster_id": self.cluster_id, "partitions": rows, "decided": self.endings.to_json()}
         initial = [list(place) for place in sorted(self._initial)]
-        return kept | {"blind": self.blindness.to_json(), "initial": initial}
+        return kept | {"blind": self.blindness.to_json(), "initial": initial, "prepared": self.prepared.to_json()}
 
     def resume(self, row: dict[str, Any]) -> None:
         """Continue from the state that :meth:`to_json` gave."""
@@ -197,6 +205,7 @@ class Watcher:
         # Checkpoints of earlier versions do not have these.
         self.blindness.resume(row.get("blind", []))
         self._initial = {(topic, number) for topic, number in row.get("initial", [])}
+        self.prepared.resume(row.get("prepared", []))
 
     @property
     def watched(self) -> dict[Place, PartitionState]:
@@ -209,8 +218,14 @@ class Watcher:
         return all(self.partitions[place].drained for place in self._leaders if self._is_read(place))
 
     @property
+    def open_reports(self) -> dict[str, str]:
+        """The reports of transactions that are not over: by their ids, the rules."""
+        named = {self.partitions[place].name_of(one): one.rule for place, one in self.unresolved}
+        return named | dict.fromkeys(self.prepared.reported, STAYS)
+
+    @property
     def unresolved(self) -> list[tuple[Place, Reported]]:
-        """The reports of transactions that have not ended, in order of time and place."""
+        """The reports of transactions with open data that have not ended, in order of time and place."""
         found = [(place, one) for place, state in self.watched.items() for one in state.reported]
         return sorted(found, key=lambda pair: (pair[1].reported_ms, pair[0], pair[1]))
 
@@ -272,13 +287,16 @@ class Watcher:
         found += self._hanging(read, now_ms)
         if self._checked_ms is None or now_ms - self._checked_ms >= self.options.check_ms:
             found += self._check(now_ms)
+        if self._looked_ms is None or now_ms - self._looked_ms >= REFRESH_MS:
+            found += self._prepared(now_ms)
         return sorted(self._completed(found, now_ms), key=Report.sort_key)
 
-    def repeated(self, before: Collection[tuple[Place, Reported]], now_ms: int) -> list[Report]:
-        """Those of earlier reports that are not over, with what is known about them now."""
-        found = [each for each in self.unresolved if each in before]
+    def repeated(self, before: Collection[str], now_ms: int) -> list[Report]:
+        """Those of earlier reports, by their ids, that are not over, with what is known about them now."""
+        found = [(place, one) for place, one in self.unresolved if self.partitions[place].name_of(one) in before]
         known = self._transactions_of({one.producer_id for _, one in found}, now_ms) if found else None
-        return [self._repeated(self.partitions[place], one, known, now_ms) for place, one in found]
+        again = [self._repeated(self.partitions[place], one, known, now_ms) for place, one in found]
+        return [*again, *self.prepared.repeated(before, self.options.tools, now_ms)]
 
     def _repeated(
         self, state: PartitionState, one: Reported, known: dict[int, Transaction] | None, now_ms: int
@@ -300,7 +318,8 @@ class Watcher:
                 f"the checkpoint is of cluster {self.cluster_id}, and this is {topics.cluster_id}; give another folder"
             )
         self.cluster_id, self._refreshed_ms = topics.cluster_id, now_ms
-        self._all_led = all(node >= 0 for (topic, _), node in topics.leaders.items() if topic == COORDINATOR_TOPIC)
+        coordinators = [node for (topic, _), node in topics.leaders.items() if topic == COORDINATOR_TOPIC]
+        self._all_led, self._state_partitions = all(node >= 0 for node in coordinators), len(coordinators)
         before = self._leaders
         self._leaders = {place: node for place, node in topics.leaders.items() if self._is_wanted(place)}
         for place in list(self.unread):
@@ -499,6 +518,16 @@ class Watcher:
             else:
                 self._suspects.pop((place, pid), None)
             yield from self._lag(self.partitions[place], pid, opened, transaction, now_ms, told=known is not None)
+
+    def _prepared(self, now_ms: int) -> Iterator[Report]:
+        """Ask the coordinators which transactions they have decided, and report those that they do not complete."""
+        self._looked_ms = now_ms
+        known = self.cluster.prepared_transactions() if self._all_led and now_ms >= self._asking.until_ms else None
+        if known is None:
+            return  # whatever was prepared may still be
+        yield from self.prepared.take(known, self._state_partitions, now_ms)
+        open_of = {pid for state in self.watched.values() for pid in state.open}
+        yield from self.prepared.stuck(self.options.lag_after_ms, open_of, self.options.tools, now_ms)
 
     def _transactions_of(self, producer_ids: Collection[int], now_ms: int) -> dict[int, Transaction] | None:
         """Ask the coordinators about producers; None if they do not answer, or did not just before."""

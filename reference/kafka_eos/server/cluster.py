@@ -11,13 +11,13 @@ import re
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import count
 from random import Random
 from typing import Any
 from uuid import UUID
 
 from kafka_eos.errors import ErrorCode, Rejected
+from kafka_eos.formats.coordinator_partition import coordinator_partition
 from kafka_eos.formats.record_batch import RecordBatch
 from kafka_eos.machines.consumer_group import ConsumerGroup
 from kafka_eos.machines.group_coordinator import GroupCoordinator
@@ -552,7 +552,7 @@ class Cluster:
 
     def _partition_for(self, topic: str, key: str) -> Leader:
         partitions = self.topics[topic].partitions
-        return partitions[java_hash(key) % len(partitions)]
+        return partitions[coordinator_partition(key, len(partitions))]
 
     def state_partition(self, transactional_id: str) -> Leader:
         """The partition of ``__transaction_state`` that a transactional.id belongs to."""
@@ -697,14 +697,3 @@ def _started_with(settings: Settings, machines: Machines) -> Values:
         "transactional.id.expiration.ms": transactions.id_expiration_ms,
     }
     return {name: str(value) for name, value in values.items()}
-
-
-@lru_cache(maxsize=10_000)
-def java_hash(text: str) -> int:
-    """A string's hash code, made positive.    Kafka: Utils.abs."""
-    value = 0
-    encoded = text.encode("utf-16-be", "surrogatepass")
-    for place in range(0, len(encoded), 2):
-        value = (31 * value + int.from_bytes(encoded[place : place + 2], "big")) & 0xFFFFFFFF
-    signed = value - (1 << 32) if value >= 1 << 31 else value
-    return 0 if signed == -(1 << 31) else abs(signed)

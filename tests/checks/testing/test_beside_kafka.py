@@ -14,9 +14,10 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.compression import CompressionType
+from kafka_eos.formats.coordinator_partition import coordinator_partition
 from kafka_eos.formats.record_batch import Record, RecordBatch, TimestampType, build_batch, decode_batch
 from kafka_eos.machines.consumer_group import ConsumerGroup
-from kafka_eos.server.cluster import Machines, java_hash
+from kafka_eos.server.cluster import Machines
 from kafka_eos.server.offset_records import OFFSET, RECORDS, kind_of, read_key, read_value
 from kafka_eos.server.schemas import NEWEST, NOT_SERVED, REFUSED, served_codec
 from kafka_eos.server.threaded import ServedCluster
@@ -1139,7 +1140,8 @@ Stored = dict[tuple[str, str], Message | None]
 def stored_records(port: int, name: str) -> list[Stored]:
     """The batches of a group in ``__consumer_offsets`` without its offsets: in each the last value of every key."""
     [topic] = ask(port, "Metadata", 12, {"Topics": [{"Name": "__consumer_offsets"}]})["Topics"]
-    part = {"Partition": java_hash(name) % len(topic["Partitions"]), "FetchOffset": 0, "PartitionMaxBytes": 1 << 24}
+    number = coordinator_partition(name, len(topic["Partitions"]))
+    part = {"Partition": number, "FetchOffset": 0, "PartitionMaxBytes": 1 << 24}
     row: Message = {"MaxWaitMs": 0, "MinBytes": 0, "MaxBytes": 1 << 24}
     row["Topics"] = [{"Topic": "__consumer_offsets", "Partitions": [part]}]
     found = []

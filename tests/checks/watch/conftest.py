@@ -70,6 +70,7 @@ class Written:
     Attributes:
         logs: the logs, by partition.
         known: the coordinators' answers; None for no answer.
+        prepared: the transactions that coordinators have prepared; None for no answer.
         asked: the number of requests to them.
         batches_a_fetch: the number of batches in an answer.
         errors: the error that answers for a partition instead.
@@ -84,6 +85,7 @@ class Written:
 
     logs: dict[Place, Log] = field(default_factory=lambda: {PLACE: Log()})
     known: Mapping[int, Transaction] | None = field(default_factory=dict)
+    prepared: list[Transaction] | None = field(default_factory=list)
     asked: int = 0
     batches_a_fetch: Callable[[], int] = lambda: 100
     topic_id: str = "id"
@@ -143,6 +145,9 @@ class Written:
         if self.known is None:
             return None
         return {pid: self.known[pid] for pid in producer_ids if pid in self.known}
+
+    def prepared_transactions(self) -> list[Transaction] | None:
+        return self.prepared
 
     def open_transactions(self, node: int, place: Place) -> Mapping[int, int] | None:  # noqa: ARG002
         return self.started

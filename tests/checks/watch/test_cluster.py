@@ -94,6 +94,25 @@ def test_coordinators_that_cannot_describe_a_transaction_tell_nothing(error: Err
     assert (None if found is None else set(found)) == known
 
 
+def test_the_prepared_transactions_are_asked_for_by_their_states_and_those_that_moved_on_are_left_out() -> None:
+    states = [("x", 7, "PrepareCommit"), ("y", 8, "PrepareAbort"), ("z", 9, "CompleteCommit")]
+    described = [
+        DESCRIBED | {"TransactionalId": name, "ProducerId": pid, "TransactionState": state}
+        for name, pid, state in states
+    ]
+    cluster = asked(
+        ListTransactions={"ErrorCode": 0, "TransactionStates": [{"TransactionalId": name} for name, _, _ in states]},
+        DescribeTransactions={"TransactionStates": described},
+    )
+    known = cluster.prepared_transactions()
+    assert known is not None
+    assert [each.name for each in known] == ["x", "y"]
+    row = cluster._wire.asked["ListTransactions"]  # type: ignore[attr-defined]
+    assert row == {"StateFilters": ["PrepareCommit", "PrepareAbort"]}
+    loading = {"ErrorCode": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "TransactionStates": []}
+    assert asked(ListTransactions=loading).prepared_transactions() is None
+
+
 def test_a_coordinator_that_cannot_list_its_transactions_tells_nothing() -> None:
     loading = {"ErrorCode": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "TransactionStates": []}
     assert asked(ListTransactions=loading).transactions_of([7]) is None, "that is not: no coordinator knows it"

@@ -32,7 +32,8 @@ def test_the_gauges_tell_what_is_open_what_is_not_seen_and_how_far_everything_is
     assert main(["watch", "--bootstrap", "localhost:9092", "--once", "--from-start", "--metrics", str(path)]) == 1
     assert gauges(path) == {
         "reports_total": 2, 'open_reports{rule="hanging transaction"}': 2,
-        'open_reports{rule="last stable offset lags"}': 0, 'not_seen{rule="no broker answers"}': 0,
+        'open_reports{rule="last stable offset lags"}': 0, 'open_reports{rule="transaction stays prepared"}': 0,
+        'not_seen{rule="no broker answers"}': 0,
         'not_seen{rule="not read"}': 1, 'not_seen{rule="coordinators do not tell"}': 0,
         "last_read_timestamp_seconds": 1_700_000_000, "partitions": 1, "unread_offsets": 0,
         'held_back_offsets{topic="orders"}': 2,

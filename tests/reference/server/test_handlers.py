@@ -7,7 +7,7 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import Record, build_batch, decode_batch
-from kafka_eos.server.cluster import Limits, Settings, java_hash
+from kafka_eos.server.cluster import Limits, Settings
 from kafka_eos.server.handlers import HANDLERS
 from kafka_eos.server.handlers.request import served_versions
 from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, served_codec
@@ -606,23 +606,6 @@ def test_a_request_with_too_many_elements_is_refused_while_it_is_read() -> None:
     served_codec().read("MetadataRequest", 9, Buffer(data, 10))
     with pytest.raises(MalformedMessage, match="more than there may be"):
         served_codec().read("MetadataRequest", 9, Buffer(data, 9))
-
-
-def test_a_key_belongs_to_the_partition_that_java_gives_it() -> None:
-    """The hash is that of Java's strings, made positive; the values are those that Kafka's own jar computes.
-
-    Kafka: Utils.abs
-    """
-    texts = ("", "a", "hello", "polygenelubricants", "😀", "my-group", "hello-world")
-    assert [java_hash(text) for text in texts] == [
-        0,
-        97,
-        99162322,
-        0,  # Integer.MIN_VALUE
-        1772899,
-        1906497762,  # of -1906497762
-        2128682281,  # of -2128682281
-    ]
 
 
 def test_partitions_are_described_of_all_topics_where_none_is_named(wire: Wire) -> None:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue
+from kafka_eos.formats.coordinator_partition import coordinator_partition
 from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, META_PROPERTIES, PARTITION_METADATA
 from kafka_eos.formats.record_batch import Record, encode_records
 from kafka_eos.formats.transaction_log import TOPIC as STATE_TOPIC
@@ -38,7 +39,6 @@ from kafka_eos.formats.transaction_log import (
     TransactionLogValue,
     TransactionState,
 )
-from kafka_eos.server.cluster import java_hash
 from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS, START_OFFSETS
 from kafka_eos_checks.audit.rules.log import LEADER_BACK, ORDER
 from kafka_eos_checks.audit.rules.transactions.names import TORN
@@ -313,8 +313,10 @@ class Cluster:
         own = self.workload
         return Traffic(
             own,
-            coordinator_of=np.array([java_hash(name) % own.state_partitions for name in self.transactional_ids]),
-            group_on=np.array([java_hash(name) % own.offset_partitions for name in self.groups]),
+            coordinator_of=np.array(
+                [coordinator_partition(name, own.state_partitions) for name in self.transactional_ids]
+            ),
+            group_on=np.array([coordinator_partition(name, own.offset_partitions) for name in self.groups]),
             violations=self._violations() if self.faults and not self.history else None,
         )
 

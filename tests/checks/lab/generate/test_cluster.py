@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kafka_eos.formats.coordinator_partition import coordinator_partition
 from kafka_eos.formats.log_directory import broker_id, cluster_id, find_log_directories
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import StoredBatch, read_leader_epochs, read_segment
 from kafka_eos.formats.transaction_log import TransactionState, decode_key, decode_value
-from kafka_eos.server.cluster import java_hash
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
 from kafka_eos_checks.audit.rules.offsets import BEYOND
@@ -196,7 +196,8 @@ def test_a_cluster_has_all_that_its_description_promises(tmp_path: Path) -> None
                 assert key is not None
                 decoded = decode_value(value)
                 assert decoded is not None
-                assert java_hash(decode_key(key).transactional_id) % workload.state_partitions == log.partition
+                name = decode_key(key).transactional_id
+                assert coordinator_partition(name, workload.state_partitions) == log.partition
                 states[decoded.transaction_status] += 1
                 versions[decoded.client_transaction_version] += 1
     assert states[TransactionState.COMPLETE_COMMIT] == states[TransactionState.PREPARE_COMMIT] > 2500

@@ -15,6 +15,13 @@ from kafka_eos_checks.brokers.faults import NO_FAULT, Fault, FaultKind, Plan
 from kafka_eos_checks.brokers.jars import RECORDED, clients_jar
 from kafka_eos_checks.brokers.journal import Journal
 from kafka_eos_checks.brokers.proxy import Proxy, Route
+from kafka_eos_checks.conform.security import Security
+from kafka_eos_checks.conform.wire import address_of
+from kafka_eos_checks.watch.advice import Tools
+from kafka_eos_checks.watch.cluster import Cluster as WatchedCluster
+from kafka_eos_checks.watch.prepared import STAYS
+from kafka_eos_checks.watch.reports import RESOLVED
+from kafka_eos_checks.watch.watcher import Options, Watcher
 
 from .held_threads import SECONDS, TRANSACTIONAL_ID, Client, for_a_while, need_kafka, wait_until
 
@@ -76,6 +83,30 @@ def end_together(proxy: Proxy, plan: TwoInOne, first: Client, second: Client, *,
     assert plan.came.wait(SECONDS)
 
 
+@contextmanager
+def watched(broker: Broker) -> Iterator[Watcher]:
+    """What ``kafka-eos watch`` sees of a broker."""
+    cluster = WatchedCluster([address_of(f"127.0.0.1:{broker.port}")], Security())
+    options = Options(
+        topics=frozenset(),
+        from_start=True,
+        hanging_after_ms=10_000,
+        lag_after_ms=60_000,
+        check_ms=0,
+        forget_after_ms=86_400_000,
+        tools=Tools(),
+    )
+    try:
+        yield Watcher(cluster, options, print)
+    finally:
+        cluster.close()
+
+
+def reported(watcher: Watcher, now_ms: int) -> list[tuple[str, str]]:
+    """The rules and transactional ids of the reports of a look at the cluster, at a time of the watcher's."""
+    return [(each.rule, each.transactional_id) for each in watcher.poll(now_ms)]
+
+
 def errors(broker: Broker, *topics: str) -> list[int]:
     """The answers to a request with a marker for each topic, of a producer of its own."""
     rows = [
@@ -134,7 +165,11 @@ def test_a_marker_that_is_refused_leaves_it_and_the_others_of_its_request_undeci
         for _ in for_a_while(2 * STUCK_SECONDS):
             assert [each.state() for each in (refused, other)] == ["PrepareAbort", "PrepareAbort"]
             assert other.init_producer_id()["ErrorCode"] == ErrorCode.CONCURRENT_TRANSACTIONS
-        broker.stop()
-        broker.start()
-        cluster.wait_ready()
-        wait_until(lambda: {each.state() for each in (refused, other)} == {"CompleteAbort"})
+        with watched(broker) as watcher:
+            assert reported(watcher, 0) == []
+            assert reported(watcher, 60_000) == [(STAYS, FIRST), (STAYS, LAST)]
+            broker.stop()
+            broker.start()
+            cluster.wait_ready()
+            wait_until(lambda: {each.state() for each in (refused, other)} == {"CompleteAbort"})
+            assert reported(watcher, 120_000) == [(RESOLVED, FIRST), (RESOLVED, LAST)]
