@@ -407,6 +407,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
             remedy = "set JAVA_HOME to a JDK 17 or later"
             raise MissingExtra(f"Spark does not start with {java}; {remedy}: {in_short(error)}") from error
         try:
+            _start_workers(made)
             yield made
         except KeyboardInterrupt:
             with suppress(*spark_failures()):  # the interrupted connection may be of no use
@@ -415,6 +416,23 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         finally:
             with suppress(*spark_failures()):
                 made.stop()
+
+
+def _start_workers(spark: "SparkSession") -> None:
+    """Let Spark start a worker for each core while the driver plans: the first tasks would wait a second for theirs."""
+    cores = spark.sparkContext.defaultParallelism
+    with quiet_about_pandas():
+        numbers = spark.range(0, cores, 1, cores).mapInArrow(_unchanged, "id bigint")
+
+    def run() -> None:
+        with suppress(*spark_failures()):  # the session may end before
+            numbers.collect()
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+def _unchanged(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    return batches  # the worker has imported this module
 
 
 def _java_options(java: str) -> list[str]:
