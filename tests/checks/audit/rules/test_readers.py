@@ -327,6 +327,8 @@ def test_the_last_stable_offset_goes_back_only_with_another_leader(tmp_path: Pat
     assert [finding.evidence.partition(": ")[0] for finding in without_order] == ["reader", "reader"]
     assert found([end(4), event("LeaderChange", "ok", "broker"), end(2)], log) == []
     assert found([end(4), event("Crash", "ok", "broker"), end(2)], log) == [], "the brokers of all partitions"
+    led, crashed = event("LeaderChange", "ok", "broker"), replace(event("Crash", "ok", "broker"), partition=None)
+    assert found([led, end(4), crashed, end(2)], log) == [], "also of one that has had another leader before"
     elsewhere = replace(event("LeaderChange", "ok", "broker"), partition=1)
     assert found([end(4), elsewhere, end(2)], log) == [(STABLE_WENT_BACK, 2)]
 
