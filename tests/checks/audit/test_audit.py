@@ -18,17 +18,31 @@ from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import inputs
-from kafka_eos_checks.audit.audit import of_inputs, run
+from kafka_eos_checks.audit.audit import RuleDraft, _shortened, of_inputs, place_of, run
 from kafka_eos_checks.audit.engines.spark import SparkEngine
+from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput
 from kafka_eos_checks.audit.kernels.logs import fold
 from kafka_eos_checks.audit.kernels.logs.copies import with_first_copies
 from kafka_eos_checks.audit.kernels.logs.summary import reread_from
+from kafka_eos_checks.audit.moments import HIGH_WATERMARKS
 from kafka_eos_checks.audit.oracle import oracle
 from kafka_eos_checks.audit.oracle.synthetic import data_batch, faulty_log, write_log, write_segment
 from kafka_eos_checks.audit.plan import stages
-from kafka_eos_checks.audit.rules.log import DUPLICATE, SEQUENCE_MASK, STALE_EPOCH, Batch, audit_log
-from kafka_eos_checks.audit.rules.rule_book import READABLE, rule_of
+from kafka_eos_checks.audit.plan.found import SHOWN_FINDINGS, Tally
+from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
+from kafka_eos_checks.audit.rules.log import (
+    DUPLICATE,
+    SEQUENCE_MASK,
+    STALE_EPOCH,
+    Batch,
+    Reason,
+    Reasons,
+    Subject,
+    audit_log,
+)
+from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, rule_of
+from kafka_eos_checks.audit.rules.transactions.names import NO_TRANSACTION, RECENT, TORN, UNKNOWN
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan
 from kafka_eos_checks.kit.recording import kept_recordings, unpack
 from kafka_eos_checks.kit.verdict import counted
@@ -194,6 +208,11 @@ def test_partitions_of_one_name_in_several_clusters_are_judged_apart_unless_it_i
     result = run([first, second])
     assert "2 clusters, each judged for itself" in result.subject
     assert [verdict.figures["logs"] for verdict in result.verdicts if verdict.name == "readable"] == [2]
+    (first / HIGH_WATERMARKS).write_text("0\n2\norders 0 10\norders 9 5\n", encoding="utf-8")
+    assert [note.partition for note in run([first, second]).notes] == [9], "told of its own cluster only"
+    write_history(first / "sends.jsonl", [Event(run="r", process="p", action="Send", phase="invoke")])
+    with pytest.raises(UnusableInput, match=f"kafka-eos audit {first}\n  kafka-eos audit '{second}'$"):
+        run([first, second], histories=[first / "sends.jsonl"])
     commands = f"audit each cluster for itself, .*:\n  kafka-eos audit {first}\n  kafka-eos audit '{second}'"
     broker(tmp_path / "c", "", 1, partition=1)
     (tmp_path / "c" / "meta.properties").unlink()
@@ -305,6 +324,43 @@ def test_messages_of_the_formats_before_batches_are_counted_and_no_damage(tmp_pa
         told = {name: number for name, number in readable.figures.items() if name.startswith("old")}
         assert (readable.ok, readable.found, told) == (True, "0 corrupt regions", figures)
     assert f"bytes 0-{len(old)}: old format: messages of format version 0 or 1, offsets 0 to 2" in readable.evidence
+    last = data_batch(Batch(0, 12, 12, 7, 0, 9, 9, unsequenced=False))
+    write_segment(segment.with_name(f"{12:020d}.log"), [last.encode()])
+    readable = next(verdict for verdict in run([tmp_path]).verdicts if verdict.name == READABLE)
+    assert readable.ok, "nor in a segment before the last"
+
+
+ONE, OTHER = Reason("one", "one thing"), Reason("other", "another thing")
+
+
+def test_reasons_of_several_clusters_are_added_and_the_most_frequent_is_told_first() -> None:
+    drafts = []
+    for number, reason in enumerate((OTHER, ONE, OTHER)):
+        reasons = Reasons()
+        reasons.count(reason, Subject("orders", number), 2)
+        drafts.append(RuleDraft(rule=TORN, figures={"markers": 9, UNKNOWN: 2}, reasons=reasons))
+    verdict = drafts[0].joined(drafts[1]).joined(drafts[2])(Tally())
+    assert (verdict.unknown, verdict.unjudged_for) == (6, {"other": 4, "one": 2})
+    assert "4: another thing; the first in orders-0; 2: one thing; the first in orders-1" in verdict.unjudged
+
+
+@pytest.mark.parametrize(("recent", "told"), [(3, (9, 0)), (2, (6, 2))])
+def test_what_is_too_recent_is_not_judged_if_nothing_else_was(recent: int, told: tuple[int, int]) -> None:
+    verdict = RuleDraft(rule=NO_TRANSACTION, figures={"markers": 9, UNKNOWN: 6, RECENT: recent})(Tally())
+    assert (verdict.unknown, verdict.recent) == told
+
+
+def test_as_many_lines_as_are_shown_are_not_said_to_have_more_after_them() -> None:
+    lines = [str(number) for number in range(SHOWN_FINDINGS + 1)]
+    assert _shortened(lines[:-1]) == lines[:-1]
+    assert _shortened(lines) == [*lines[:-1], "… and 1 more"]
+
+
+def test_the_cause_in_a_wrong_index_is_told_of_its_own_partition_only() -> None:
+    wrong = Finding(rule=ABORTED_INDEX, topic="orders", partition=1)
+    for partition, is_told in ((0, False), (1, True)):
+        place = place_of(Finding(rule=TORN, topic="orders", partition=partition), 1, Inputs((), ()), [wrong])
+        assert (place.wrong_index != Place().wrong_index) is is_told
 
 
 def test_nothing_at_all_is_no_input() -> None:
@@ -398,6 +454,7 @@ def test_where_segments_are_deleted_faster_than_they_are_read_a_copy_is_advised(
     monkeypatch.setattr(inputs, "logs_in", find)
     with pytest.raises(UnusableInput, match=r"\.log is gone, and a file was gone in each of 3 tries.*cp -al"):
         run([tmp_path])
+    assert len([*(tmp_path / "orders-0").glob("*.log")]) == 2, "each try has lost one of five"
 
 
 def test_a_file_that_is_no_segment_is_not_said_to_be_deleted_by_a_broker(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The choice of the events that a finding is about."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import audit
-from kafka_eos_checks.audit.cause import AFTER, BEFORE, Cause, cause_of
+from kafka_eos_checks.audit.cause import AFTER, BEFORE, DECISION, ELSEWHERE, Cause, _rank, cause_of
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.rules.applications import FENCED_GENERATION, NOT_PROCESSED, OUTPUT_ALONE, SKIPPED, TWICE
 from kafka_eos_checks.audit.rules.readers import COMMITTED_MISSING
@@ -324,3 +325,10 @@ def test_a_declared_group_is_known_without_a_commit(run: Run) -> None:
 def test_a_corrupt_region_has_neither_offset_nor_producer_so_no_event_is_its(run: Run) -> None:
     run.event("Poll", topic="out", partition=0, offset=3)
     assert cause_of(finding("readable", None), run.events) is None
+
+
+@pytest.mark.parametrize("how", ["fault", "repeats", "by_hand"])
+def test_a_marker_elsewhere_that_no_coordinator_sent_at_its_time_is_as_near_as_a_decision(how: str) -> None:
+    marker = Event(run="r", process="p", action="WriteTxnMarkers", phase="ok", topic="other", partition=0)
+    assert _rank(marker, {("t", 0)}) == ELSEWHERE
+    assert _rank(replace(marker, detail={how: True}), {("t", 0)}) == DECISION

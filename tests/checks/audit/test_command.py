@@ -628,11 +628,30 @@ def test_without_crcs_no_look_at_a_log_compares_one(tmp_path: Path, monkeypatch:
     assert compared
 
 
-def test_what_is_told_is_counted_without_what_was_not_judged(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_told_is_counted_without_what_was_not_judged_or_is_shown_anyway(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     note = Finding(rule="torn transaction", topic="orders", partition=0, evidence="as planned", kind=Kind.TOLD)
     counts = {("torn transaction", Kind.TOLD): 1, ("gap", Kind.NOT_JUDGED): 5, ("gap", Kind.VIOLATION): 7}
     _print_notes(SimpleNamespace(verdicts=(), notes=(note,), counts=counts))  # type: ignore[arg-type]
     assert "told, no violation: 1\n" in capsys.readouterr().out
+    shown = SimpleNamespace(name=note.rule, ok=True, unknown=1, recent=0)
+    _print_notes(SimpleNamespace(verdicts=(shown,), notes=(note,), counts=counts))  # type: ignore[arg-type]
+    assert capsys.readouterr().out == "", "its verdict has it as evidence"
+
+
+def test_what_is_too_recent_is_counted_by_the_verdicts_and_one_running_broker_lets_it_be_judged_in_a_minute(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    note = Finding(rule="hanging transaction", topic="orders", partition=0, evidence="open", kind=Kind.TOO_RECENT)
+    verdict = SimpleNamespace(name=note.rule, ok=True, unknown=0, recent=7)
+    directories = {number: SimpleNamespace(read_ms=read_ms) for number, read_ms in enumerate((NOW, None))}
+    known = SimpleNamespace(source=SimpleNamespace(directories=directories))
+    counts = {(note.rule, Kind.TOO_RECENT): 1}
+    _print_notes(SimpleNamespace(verdicts=(verdict,), notes=(note,), counts=counts, known=known))  # type: ignore[arg-type]
+    said = capsys.readouterr().out
+    assert "too recent to judge: 7 (hanging transaction 7)\n" in said
+    assert "next: audit again in a minute\n" in said
 
 
 def test_an_output_that_cannot_be_written_is_refused_before_the_audit(

@@ -799,8 +799,10 @@ def test_a_segment_emptied_with_its_indexes_is_not_judged_where_no_cleaner_was(n
 
 @pytest.mark.parametrize("topic", [OFFSETS_TOPIC, TOPIC, "generated"])
 def test_a_batch_that_says_it_is_compressed_and_is_not_is_damage_where_records_are_read(
-    topic: str, cluster: Path, tmp_path: Path
+    topic: str, cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("kafka_eos_checks.audit.segments.headers.BLOCK_BYTES", 4096)
+    monkeypatch.setattr("kafka_eos_checks.audit.kernels.logs.summary.CHUNK_BATCHES", 1)  # told once, not by each chunk
     segment = segments(cluster, f"{topic}-0")[0]
     batch = next(
         item

@@ -94,7 +94,8 @@ def test_a_record_that_a_reader_was_given_names_the_broker_that_led(
 
 def test_the_broker_that_gave_a_record_is_the_leader_of_its_own_partition() -> None:
     led = [replace(produce(n, "ok", n), action="LeaderChange", process=f"broker-{n}") for n in range(2)]
-    polled = replace(produce(2, "ok", 0), action="Poll", process="reader", offset=0)
+    led.append(replace(led[0], order=2, topic="other", process="broker-2"))
+    polled = replace(produce(3, "ok", 0), action="Poll", process="reader", offset=0)
     finding = Finding(rule="aborted record read", topic="t", partition=0, offset=0, evidence="reader was given it")
     moment = explain.of_finding(finding, {"r": [*led, polled]})
     assert moment.violation is not None

@@ -50,6 +50,13 @@ def test_a_later_offset_in_the_run_comes_after_the_marker_whatever_the_clocks_sa
     assert in_order([replace(each, time_us=None) for each in run], tmp_path) == marked
 
 
+def test_markers_of_several_partitions_at_one_offset_are_all_there(tmp_path: Path) -> None:
+    for name in ("orders-0", "orders-1"):
+        partition(tmp_path, data(0, NOW), marker(1, NOW + 5, COMMIT), name=name)
+    run = [event(0, 0, offset=0), replace(event(1, 1, offset=0), partition=1)]
+    assert in_order(run, tmp_path) == [("Produce", 0), ("Produce", 0), ("WriteTxnMarkers", 1), ("WriteTxnMarkers", 1)]
+
+
 def test_a_run_that_has_markers_gets_no_others(tmp_path: Path) -> None:
     partition(tmp_path, data(0, NOW), marker(1, NOW + 20, COMMIT))
     run = [event(0, 10, offset=0), event(1, 20, "WriteTxnMarkers", offset=1)]

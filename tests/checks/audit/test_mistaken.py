@@ -49,6 +49,7 @@ GIVEN: list[tuple[str, Callable[[Path], object], str]] = [
         "a history, and its name has to end with .jsonl; one event a line, as `jq",
     ),
     ("h.jsonl.gz", text("x"), "a packed history; unpack it (gunzip) and give h.jsonl"),
+    ("history.edn.zst", text("x"), "a packed history; unpack it (unzstd) and give history.edn"),
     ("other.jsonl", text('{"b": 1, "a": 2}\n'), "no history: a history has run, process, action, phase, and this a, b"),
     (f"{0:020d}.{SUFFIX}", text("PAR1"), "a table of `kafka-eos headers`; give the folder"),
 ]

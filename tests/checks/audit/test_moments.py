@@ -437,7 +437,11 @@ def test_the_directories_of_one_broker_that_was_shut_down_cleanly_are_of_one_mom
     (tmp_path / "2" / CLEAN_SHUTDOWN).write_text('{"version":0,"brokerEpoch":21}')
     assert not look_at(logs, one_moment=False).one_moment, "it was started in between"
     (tmp_path / "2" / CLEAN_SHUTDOWN).unlink()
-    assert not look_at(logs, one_moment=False).is_still
+    source = look_at(logs, one_moment=False)
+    assert not source.is_still
+    one, other = ({tmp_path / name} for name in ("1", "2"))
+    assert not source.part(one | other, other).one_moment
+    assert source.part(one, other).one_moment, "a directory without a log of the cluster dates none"
 
 
 @pytest.fixture

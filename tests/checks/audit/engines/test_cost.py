@@ -173,9 +173,10 @@ def test_the_bill_is_printed_when_it_is_asked_for(tmp_path: Path, capsys: pytest
 
 
 def test_the_bill_tells_the_largest_task_and_its_share_of_the_stage(capsys: pytest.CaptureFixture[str]) -> None:
-    _print_bill(Bill((stage(1.0, 3.0),), driver=1.0, input_bytes=20, memory=7))
+    _print_bill(Bill((stage(1.0, 3.0),), driver=1.0, input_bytes=40, memory=7))
     lines = capsys.readouterr().out.splitlines()
     [row] = [line for line in lines if line.startswith("audit")]
     assert row.split()[:5] == ["audit", "2", "4.00", "3.00", "75%"]
+    assert "the input has 40 bytes; the tasks read 20, 0.50 times" in lines
     cores = [line.partition(" cores")[0] for line in lines if line.startswith("on ")]
     assert cores == ["on 10", "on 100", "on 1,000"]

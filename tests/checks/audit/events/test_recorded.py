@@ -1,11 +1,13 @@
 """Columns of events: what each rule is given of requests and polls at the edges of their fields."""
 
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kafka_eos.histories.history import Event, MalformedHistory
+from kafka_eos.errors import ErrorCode
+from kafka_eos.histories.history import INJECTED, Event, MalformedHistory
 from kafka_eos_checks.audit.events import recorded
 from kafka_eos_checks.audit.events.blocks import NOWHERE, Lines
 from kafka_eos_checks.audit.events.columns import column_of
@@ -158,6 +160,46 @@ def test_of_two_requests_to_end_a_transaction_with_nothing_in_between_the_second
     same = np.zeros(len(ends), np.int64)
     assert recorded._again(same + 3, same + 4, np.array(ends, np.uint8)).tolist() == again
     assert not recorded._again(np.arange(len(ends)), same, np.array(ends, np.uint8)).any(), "of different producers"
+
+
+def test_only_a_batch_is_refused_for_its_sequence_or_for_the_state_of_its_transaction() -> None:
+    own = {"phase": "fail", "producer_id": 3, "producer_epoch": 4, "error": int(ErrorCode.INVALID_TXN_STATE)}
+    found = columns({"action": "EndTxn", **own}, {"action": "Produce", **own})
+    assert found.refusals[["at", "of_epoch"]].tolist() == [(100, False)]
+
+
+def test_each_epoch_that_a_client_is_given_has_its_own_first_request() -> None:
+    asked, given = ({"action": "InitProducerId", "phase": phase} for phase in ("invoke", "ok"))
+    epochs = [{**given, "producer_id": 3, "producer_epoch": epoch} for epoch in (0, 1)]
+    found = columns(asked, epochs[0], asked, asked, epochs[1])
+    assert found.epochs[["epoch", "at", "asked_at"]].tolist() == [(0, 100, 0), (1, 400, 200)]
+
+
+POLL: dict[str, Any] = {"action": "Poll", "phase": "ok", "topic": "in", "partition": 2, "group": "g"}
+OF_ALL_KINDS: list[dict[str, Any]] = [
+    {**POLL, "offset": 7, "order": 5, "time_us": 9_000_000_000_000_000},
+    {**POLL, "offset": 3, "order": 6, "detail": {"value": "v"}},
+    {**POLL, "offset": 9, "order": 4, "group": "h"},
+    {**POLL, "offset": 1, "process": "q", "group": "h", "order": None},
+    {"action": "Send", "phase": "invoke", "topic": "out", "process": "tacit"},
+    *({"action": "BeginTransaction", "phase": "invoke", "detail": {"transaction": number}} for number in (1, 2)),
+    {"action": "TxnOffsetCommit", "phase": "invoke", "group": "g", "producer_id": 3, **OFFSETS},
+    {"action": "DeclareTopic", "phase": "ok", "topic": "in", "group": "g"},
+    {"action": "Produce", "phase": "invoke", "topic": "t", "detail": {"fault": INJECTED}},
+]
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_the_facts_of_a_run_are_those_of_its_parts_in_any_order(step: int) -> None:
+    made = [column_of(Event(**{"run": "r", "process": "p", "order": 1, **event})) for event in OF_ALL_KINDS]
+    [whole] = told([(PLACES, Lines(made))], "a test")
+    parts = [told([(PLACES[at : at + 1], Lines([each]))], "a test") for at, each in enumerate(made)]
+    first, *others = [facts for part in parts[::step] for facts, *_ in part]
+    for facts in others:
+        first.add(facts)
+    assert len(first.spans) == len(made)
+    assert replace(first, spans=whole.facts.spans) == whole.facts
+    assert all(getattr(first, field.name) != field.default for field in fields(first)), "each is told of"
 
 
 def test_an_input_may_be_in_a_partition_that_no_event_names() -> None:

@@ -93,6 +93,16 @@ def test_what_was_only_begun_may_have_happened_and_a_crash_makes_a_new_process(t
     ]
 
 
+def test_after_a_crash_the_numbers_of_transactions_begin_again(tmp_path: Path) -> None:
+    first, second = transaction("Commit", "ok", "a"), transaction("Commit", "ok", "b")[1:]
+    assert [each.process for each in read_all(tmp_path, [*first, event("Crash", "ok"), *second])] == [0, 1]
+
+
+def test_a_poll_that_does_not_tell_its_isolation_is_taken(tmp_path: Path) -> None:
+    bare = replace(poll(0, "a"), isolation=None)
+    assert [each.kind for each in read_all(tmp_path, [*sent("a", 0), bare])] == [":send", ":poll"]
+
+
 def read_all(folder: Path, events: Sequence[Event]) -> list[Any]:
     written(folder, events)
     return read_operations(folder / "h.edn")

@@ -262,10 +262,11 @@ def test_a_made_up_refusal_is_not_checked(tmp_path: Path) -> None:
 REFUSED_ONE: dict[str, Any] = {"run": "r", "process": "p", "action": "Produce", "topic": "in", "partition": 0, **OWN}
 
 
-def test_without_logs_nobody_knows_whether_an_open_transaction_timed_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("answer", ["ok", "info"])
+def test_without_logs_nobody_knows_whether_an_open_transaction_timed_out(answer: str, tmp_path: Path) -> None:
     own: dict[str, Any] = {"run": "r", "process": "p", "action": "InitProducerId"}
     events = [Event(phase="invoke", **own), Event(phase="ok", **own, **OWN)]
-    events += [Event(phase=phase, **REFUSED_ONE) for phase in ("invoke", "ok")]
+    events += [Event(phase=phase, **REFUSED_ONE) for phase in ("invoke", answer)]
     events += [Event(phase="fail", error=int(ErrorCode.INVALID_PRODUCER_EPOCH), **REFUSED_ONE)]
     assert both(tmp_path, events, [])[0].figures[REFUSED] == {"checked": 1, "unknown": 1}
 

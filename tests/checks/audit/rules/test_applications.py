@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import SEEK_END
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,6 +44,8 @@ from kafka_eos_checks.audit.rules.applications import (
     UNKNOWN,
     LogFacts,
     Offsets,
+    Processed,
+    _never_given,
     declarations,
     judge_generations,
     judge_inputs,
@@ -53,7 +56,7 @@ from kafka_eos_checks.audit.rules.declared import Declared, WrongQuestion
 from kafka_eos_checks.audit.rules.histories import Join
 from kafka_eos_checks.audit.rules.offsets import GroupLog
 from kafka_eos_checks.audit.rules.readers import INCONSISTENT, POLL_SKIP
-from kafka_eos_checks.audit.segments.contents import Figures, read_contents
+from kafka_eos_checks.audit.segments.contents import Contents, Figures, read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.simulate.applications import (
@@ -102,6 +105,13 @@ def test_an_input_that_is_skipped_is_found_where_it_is_and_its_transaction_was_a
     assert finding.topic == INPUTS
     assert {(event.process, event.detail["transaction"]) for event in sent} <= ended
     assert "which did not commit" in finding.evidence
+
+
+def test_an_input_that_nobody_was_given_counts_only_if_readers_of_committed_data_see_it() -> None:
+    contents = Contents(values=dict.fromkeys(range(4), b"v"), hidden={1}, end=4)
+    replicas, offsets = {("in", 0): [(PartitionLog("", "in", 0, "", ()), contents)]}, SimpleNamespace(last=lambda _: 3)
+    given = {0: Processed(given=True)}
+    assert _never_given(("g", ("in", 0)), given, replicas, offsets) == [2]  # type: ignore[arg-type]
 
 
 def test_an_input_that_is_processed_twice_is_found_at_its_second_output(tmp_path: Path) -> None:

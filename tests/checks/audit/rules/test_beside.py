@@ -42,7 +42,7 @@ from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.audit.rules.transactions.partitions import read_transactions
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.order import stable_order
-from kafka_eos_checks.audit.segments.splits import find_logs
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
 from kafka_eos_checks.kit.verdict import Standing
 
@@ -417,12 +417,24 @@ def test_replicas_with_another_batch_in_the_same_leader_epoch_differ_and_with_an
     assert (found.first[REPLICAS].offset, found.first[REPLICAS].producer_id) == (0, first.producer_id)
     (verdict,) = [each for each in run([brokers]).verdicts if each.name == REPLICAS]
     assert (verdict.standing, verdict.unjudged_for) == (Standing.NOT_JUDGED, {"other-moment": 1})
+    led = (replace(part.batch, partition_leader_epoch=9) for part in stored)
+    segment.write_bytes(b"".join(each.encode() for each in led))
+    assert judged(brokers).figures[REPLICAS]["unknown"] == len(stored) > 1
     put(first.partition_leader_epoch, delete_horizon_ms=1)
     assert rules(brokers)[REPLICAS] == 0, "the cleaner of one replica has seen the batch"
     put(first.partition_leader_epoch)
     (brokers / "2" / PARTITION / "partition.metadata").write_text(f"version: 0\ntopic_id: {'A' * 22}\n")
     (brokers / "1" / PARTITION / "partition.metadata").unlink(missing_ok=True)
     assert rules(brokers)[REPLICAS] == 1, "nothing tells that they are of two topics"
+
+
+@pytest.mark.parametrize("offsets", [(3, 9), (9, 3)])
+def test_of_what_is_unknown_in_several_logs_the_first_by_place_is_named(offsets: tuple[int, int]) -> None:
+    one, other = Beside(), Beside()
+    for own, offset in zip((one, other), offsets, strict=True):
+        own.leave(SNAPSHOT, PartitionLog("", "orders", 0, "", ()), offset)
+    one.add(other)
+    assert (one.first[SNAPSHOT].offset, one.figures[SNAPSHOT]["unknown"]) == (3, 2)
 
 
 def test_batches_that_are_damaged_in_both_replicas_are_compared(brokers: Path) -> None:

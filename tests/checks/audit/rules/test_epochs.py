@@ -6,8 +6,10 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT
@@ -161,8 +163,10 @@ def test_batches_before_the_first_line_are_not_judged_unless_records_were_delete
 def test_lines_of_segments_that_a_follower_had_still_to_delete_at_a_crash_are_too_recent(tmp_path: Path) -> None:
     note(log_of(tmp_path, *LED), "3 30", "4 50")
     (tmp_path / CLEAN_SHUTDOWN).unlink()
-    verdict, found = judged(tmp_path, one_moment=True)
-    assert (verdict.unknown, verdict.recent, found) == (0, 1, [])
+    for seconds in (0, GRACE_MS / 1000 - 60):
+        let_be_written(tmp_path, seconds, LEADER_EPOCH_CHECKPOINT)
+        verdict, found = judged(tmp_path, one_moment=True)
+        assert (verdict.unknown, verdict.recent, found) == (0, 1, [])
     long_ago = time.time() - GRACE_MS / 1000 - 60
     os.utime(tmp_path / "orders-0" / LEADER_EPOCH_CHECKPOINT, (long_ago, long_ago))
     verdict, _ = judged(tmp_path, one_moment=True)
@@ -244,6 +248,14 @@ def test_the_files_of_real_brokers_agree_with_their_logs_until_a_line_is_removed
 def test_runs_of_one_leader_in_several_chunks_become_one() -> None:
     runs = [LeaderRun(0, 0, 9), LeaderRun(0, 10, 19), LeaderRun(2, 20, 29), LeaderRun(2, 30, 39), LeaderRun(0, 40, 49)]
     assert joined(runs) == [LeaderRun(0, 0, 19), LeaderRun(2, 20, 39), LeaderRun(0, 40, 49)]
+
+
+@pytest.mark.parametrize("others", [(3, 3), (3, 4)])
+def test_a_run_begins_and_ends_with_batches_that_have_its_epoch(others: tuple[int, int]) -> None:
+    epochs, at = np.array([-1, *others, -1]), np.arange(4)
+    batches: Any = SimpleNamespace(leader_epoch=epochs, base_offset=10 * at, last_offset=10 * at + 9)
+    expected = joined([LeaderRun(others[0], 10, 19), LeaderRun(others[1], 20, 29)])
+    assert list(summary.leader_runs(batches, summary.leaders_of(batches))) == expected
 
 
 @pytest.mark.parametrize(

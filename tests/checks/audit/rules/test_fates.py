@@ -1,8 +1,10 @@
 """Fates of open transactions, of those whose markers are all there, and of entries of a snapshot."""
 
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,15 +12,19 @@ from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import ProducerSnapshotEntry
 from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.rules.beside import NO_HOLE, is_gone
-from kafka_eos_checks.audit.rules.coordinator import follow_coordinator_log
+from kafka_eos_checks.audit.rules.coordinator import Transaction, follow_coordinator_log
 from kafka_eos_checks.audit.rules.decided import LOOK_FIRST, TAKES_NOTHING, Said
 from kafka_eos_checks.audit.rules.transactions import torn
 from kafka_eos_checks.audit.rules.transactions.matching import Matching, Named
-from kafka_eos_checks.audit.rules.transactions.missing import Owed, There, missing
-from kafka_eos_checks.audit.rules.transactions.names import OPEN_OF_NOBODY, OPEN_WITHOUT_LOG, TORN
+from kafka_eos_checks.audit.rules.transactions.missing import Owed, There, _owed, missing
+from kafka_eos_checks.audit.rules.transactions.names import OPEN_OF_NOBODY, OPEN_WITHOUT_LOG, STATE_DAMAGED, TORN
 from kafka_eos_checks.audit.rules.transactions.open import fate_of
-from kafka_eos_checks.audit.rules.transactions.partitions import read_transactions
-from kafka_eos_checks.audit.segments.splits import find_logs
+from kafka_eos_checks.audit.rules.transactions.partitions import (
+    OpenTransaction,
+    PartitionTransactions,
+    read_transactions,
+)
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
 from .test_transactions import NOW, PID, at_the_moment, coordinator, ended, partition
 
@@ -43,6 +49,19 @@ def test_a_transaction_hangs_whatever_its_age_if_its_coordinator_has_ended_it(tm
     moments.covers = lambda *_: True
     fate = fate_of(transactions, transactions.open[PID], coordinators, moments)
     assert (fate.kind, fate.is_overdue) == (Kind.VIOLATION, False)
+    for damage in ({"damaged": True}, {"unreadable": 1}):
+        own = replace(log, **damage)  # type: ignore[arg-type]
+        coordinators = SimpleNamespace(owner=lambda _, own=own: (own, own.ids["t"]))
+        assert fate_of(transactions, transactions.open[PID], coordinators, moments).reason is STATE_DAMAGED
+
+
+@pytest.mark.parametrize(("stamped", "appended_by"), [(True, NOW), (False, inf)])
+def test_data_that_a_broker_has_stamped_were_appended_then(stamped: bool, appended_by: float) -> None:
+    partition = PartitionTransactions(PartitionLog("", "orders", 0, "", ()))
+    opened = OpenTransaction(
+        file="", position=0, offset=0, producer_id=PID, epoch=0, holes=0, timestamp=NOW, stamped=stamped
+    )  # fmt: skip
+    assert partition.appended_by(opened) == appended_by
 
 
 def owed(markers: int, log: object = None) -> SimpleNamespace:
@@ -55,6 +74,23 @@ def owed(markers: int, log: object = None) -> SimpleNamespace:
     there = There(markers=markers, follows=True, unended=())
     missing(SimpleNamespace(log=log, end=9), one, there, at_the_moment(NOW), judged)
     return judged
+
+
+def test_transactions_of_one_epoch_are_owed_since_the_last_decision_and_complete_since_the_last_completion() -> None:
+    log = SimpleNamespace(segments=("00000000000000000000.log",))
+    partition: Any = SimpleNamespace(log=log, first_marker_ms=0, start=0, begins_ms=0, begins_epoch=0)
+    moments: Any = SimpleNamespace(covers=lambda *_: True)
+    some = [
+        Transaction(
+            transactional_id="t", number=number, offset=number, producer_id=PID, data_epoch=0, marker_epoch=0,
+            version=0, decision=ControlType.COMMIT, partitions=frozenset(), decided_ms=NOW + number,
+            completed_ms=NOW + completed,
+        )
+        for number, completed in ((0, 9), (2, 5), (1, 7))
+    ]  # fmt: skip
+    owes = _owed(partition, some, moments, inf)
+    assert owes is not None
+    assert (owes.due, owes.name.number, owes.decided_ms, owes.completed_ms) == (3, 2, NOW + 2, NOW + 9)
 
 
 @pytest.mark.parametrize("markers", [1, 2])

@@ -144,6 +144,8 @@ def test_a_value_sent_once_that_is_there_twice_is_a_duplicate(tmp_path: Path) ->
     assert found(again, [log]) == [(DUPLICATE_VALUE, 2)], "the first send is known to have failed"
     [finding] = join(numbered([once[1], send("fail", "b")]), [log]).findings
     assert finding.evidence == "'b' was sent 1 time(s), of which 1 failed, and is at orders-0 offset 1"
+    [more] = join(numbered([once[1], *(send("fail", "b") for _ in range(2))]), [log]).findings
+    assert more.evidence == finding.evidence, "no more sends fail than there are"
 
 
 def test_a_client_may_leave_the_partition_to_its_library(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from kafka_eos_checks.audit.rules.log import (
     DUPLICATE,
+    FIRST_SEQUENCE,
     GAP,
     HALF,
     LEADER_BACK,
@@ -16,6 +17,9 @@ from kafka_eos_checks.audit.rules.log import (
     TRANSACTIONAL,
     Batch,
     Log,
+    Reasons,
+    Subject,
+    Unjudged,
     audit_log,
 )
 
@@ -158,6 +162,7 @@ def test_a_leader_epoch_that_goes_back_is_one_finding_whether_it_or_the_one_befo
     assert found([led(0, 3), led(1, 2), led(2, 3), led(3, 3)]) == [(LEADER_BACK, 1)]
     assert found([led(0, 3), led(1, 9), led(2, 3), led(3, 3)]) == [(LEADER_BACK, 2)]
     assert found([led(0, 3), led(1, -1), led(2, 2), led(3, -1)]) == [(LEADER_BACK, 2)], "-1 is none"
+    assert found([led(0, 1), led(1, 0)]) == [(LEADER_BACK, 1)], "0 is one"
 
 
 def test_a_batch_that_violates_another_rule_is_one_finding_and_its_leader_epoch_still_counts() -> None:
@@ -194,4 +199,13 @@ def test_a_batch_whose_segment_cannot_hold_its_offset_is_ignored() -> None:
     for offset, is_wrong in ((4, True), (5, False), (10, True), (11, True), (9, False)):
         log, violation = log.append(plain(offset), room)
         assert (violation is not None and violation.rule == ORDER) is is_wrong, offset
+        assert violation is None or violation.evidence.endswith("its segment's range 5 to 9")
     assert (log.end, log.holes, log.whole) == (10, 1, False)
+
+
+def test_of_subjects_that_could_not_be_judged_the_first_by_place_is_kept_whichever_was_counted_first() -> None:
+    for offsets in ((3, 9), (9, 3)):
+        reasons = Reasons()
+        for offset in offsets:
+            reasons.count(FIRST_SEQUENCE, Subject("t", 0, offset), 2)
+        assert reasons == {FIRST_SEQUENCE: Unjudged(4, Subject("t", 0, 3))}

@@ -28,7 +28,9 @@ from kafka_eos_checks.audit.rules.readers import (
     PRECOMMITTED,
     READER_RULES,
     STABLE_WENT_BACK,
+    look,
 )
+from kafka_eos_checks.audit.segments.contents import Contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES
 from kafka_eos_checks.simulate.transactions import simulate_failure, write_transactions
@@ -133,6 +135,8 @@ def test_a_send_without_a_partition_is_looked_for_where_its_acknowledgement_says
     assert bare.phase == "invoke"
     aborted, stored = log_of(tmp_path / "a", "a", ABORT), log_of(tmp_path / "b", "a", COMMIT)
     assert found([bare, *rest], aborted) == [(COMMITTED_MISSING, 0)]
+    refused = replace(bare, phase="fail")
+    assert found([bare, refused, *rest], aborted) == [(COMMITTED_MISSING, 0)], "a refusal names no partition"
     assert judged([bare, *rest], stored) == ([], dict.fromkeys(READER_RULES, 0))
     other = [replace(each, partition=1) for each in rest if each.action == "Send"]
     for events in ([bare, *rest, *other], [bare, *(each for each in rest if each.action != "Send")]):
@@ -197,6 +201,8 @@ def test_a_record_given_twice_is_found_unless_the_reader_sought_aborted_or_was_a
     again = [poll(0, "a"), poll(1, "b"), poll(0, "a")]
     assert found(again, log) == [(NON_MONOTONIC, 0)]
     assert found([poll(0, "a"), poll(0, "a")], log) == [(NON_MONOTONIC, 0)]
+    [finding] = join([replace(each, order=number) for number, each in enumerate(again)], [log]).findings
+    assert finding.evidence.endswith(": it had been given offset 1 before")
     for moved in (
         event("Seek", "ok", "reader", 0),
         event("AbortTransaction", "ok", "reader", transaction=1),
@@ -295,6 +301,14 @@ def test_a_record_that_is_not_in_the_log_is_unknown(tmp_path: Path) -> None:
     assert judged([poll(9, "z")], log)[1][ABORTED_DELIVERED] == 1
 
 
+@pytest.mark.parametrize(
+    ("offset", "damaged", "there"), [(2, False, "nothing: the log ends before offset 2"), (2, True, "unknown")]
+)
+def test_what_may_be_in_a_damaged_end_is_unknown(offset: int, damaged: bool, there: str) -> None:
+    contents = Contents(start=0, end=2, whole=not damaged, damaged_end=damaged)
+    assert look(contents, offset, "a", covered=True) == there
+
+
 @pytest.mark.parametrize(("sent_in", "unknown"), [({}, 0), ({"transaction": 1}, 1)])
 def test_a_poll_without_an_order_is_unknown_only_if_its_record_is_of_a_transaction(
     sent_in: dict[str, int], unknown: int, tmp_path: Path
@@ -313,6 +327,8 @@ def test_the_last_stable_offset_goes_back_only_with_another_leader(tmp_path: Pat
     assert [finding.evidence.partition(": ")[0] for finding in without_order] == ["reader", "reader"]
     assert found([end(4), event("LeaderChange", "ok", "broker"), end(2)], log) == []
     assert found([end(4), event("Crash", "ok", "broker"), end(2)], log) == [], "the brokers of all partitions"
+    led, crashed = event("LeaderChange", "ok", "broker"), replace(event("Crash", "ok", "broker"), partition=None)
+    assert found([led, end(4), crashed, end(2)], log) == [], "also of one that has had another leader before"
     elsewhere = replace(event("LeaderChange", "ok", "broker"), partition=1)
     assert found([end(4), elsewhere, end(2)], log) == [(STABLE_WENT_BACK, 2)]
 

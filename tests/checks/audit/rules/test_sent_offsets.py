@@ -31,8 +31,14 @@ def ended(commit: bool, phase: str = "ok", epoch: int = 0) -> list[Event]:
     return [request("EndTxn", each, epoch, committed=commit) for each in ("invoke", phase)]
 
 
-def log_of(folder: Path, *entries: int | ControlType, transactional: bool = True, start: int = 0) -> PartitionLog:
-    """A log of ``__consumer_offsets``: an offset of the group for each number, and markers."""
+def value_of(offset: int | None) -> bytes | None:
+    return None if offset is None else OffsetCommitValue(offset=offset).encode()
+
+
+def log_of(
+    folder: Path, *entries: int | ControlType | None, transactional: bool = True, start: int = 0
+) -> PartitionLog:
+    """A log of ``__consumer_offsets``: an offset of the group for each number, tombstones for None, and markers."""
     key = OffsetCommitKey(group="g", topic="in", partition=0).encode()
     own: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True} if transactional else {}
     batches = [
@@ -40,7 +46,7 @@ def log_of(folder: Path, *entries: int | ControlType, transactional: bool = True
             ControlRecord(control_type=entry, coordinator_epoch=0), producer_id=7, producer_epoch=0, base_offset=at
         )
         if isinstance(entry, ControlType)
-        else build_batch([Record(key=key, value=OffsetCommitValue(offset=entry).encode())], base_offset=at, **own)
+        else build_batch([Record(key=key, value=value_of(entry))], base_offset=at, **own)
         for at, entry in enumerate(entries, start)
     ]
     path = folder / f"{TOPIC}-0" / f"{start:020d}.log"
@@ -78,6 +84,10 @@ def test_an_offset_of_a_committed_transaction_that_does_not_count_is_missing(tmp
 
 def test_an_offset_that_counts_and_was_never_sent_is_found_at_its_record(tmp_path: Path) -> None:
     assert found([*sent(3), *ended(True)], log_of(tmp_path, 3, 4, COMMIT)) == [("and was never sent", 1)]
+
+
+def test_a_removed_offset_of_a_transaction_is_none_that_counts(tmp_path: Path) -> None:
+    assert unknown([*sent(3), *ended(True)], log_of(tmp_path, 3, None, COMMIT)) == 0
 
 
 def test_an_offset_that_counts_and_was_sent_only_in_an_aborted_transaction_is_found(tmp_path: Path) -> None:

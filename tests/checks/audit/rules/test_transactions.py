@@ -233,6 +233,8 @@ def test_a_transaction_with_both_markers_on_one_partition_is_torn(tmp_path: Path
     coordinator(tmp_path, ("EMPTY", 0), *ended("COMMIT", 0, 2), version=2)
     partition(tmp_path, 0, ("data", 0), (COMMIT, 1), (ABORT, 1))
     assert found(tmp_path) == [(TORN, 0, 2)]
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1), (ABORT, 1), (ABORT, 1))
+    assert "ABORT here, COMMIT at orders-0 offset 1" in figures(tmp_path)[TORN].evidence
 
 
 def test_a_decision_replaced_after_a_failed_append_must_not_have_markers_of_both(
@@ -1147,6 +1149,20 @@ def test_a_decision_is_told_by_a_marker_of_a_log_whose_offsets_go_backwards(tmp_
     partition(tmp_path, 1, ("plain", 0), pid=PID + 1)
     path.write_bytes(data + path.read_bytes())
     assert "the COMMIT marker at orders-1 offset 1 has ended data of epoch 0 there" in hangs(tmp_path)
+
+
+def test_of_a_producer_that_no_log_names_only_commits_may_be_of_a_fenced_one(tmp_path: Path) -> None:
+    coordinator(tmp_path, EMPTY, version=2)
+    partition(tmp_path, 0, ("data", 0), (ABORT, 1), ("data", 1), (COMMIT, 2), pid=PID + 1)
+    verdict = figures(tmp_path)[FENCED]
+    assert (verdict.figures["committed"], verdict.unknown) == (1, 1)
+
+
+def test_of_markers_of_several_producers_that_are_not_judged_the_first_in_the_log_is_named(tmp_path: Path) -> None:
+    coordinator(tmp_path, EMPTY, version=2)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1), pid=PID + 2)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1), start=2, pid=PID + 1)
+    assert f"at orders-0 offset 1 (producer {PID + 2})" in figures(tmp_path)[NO_TRANSACTION].unjudged
 
 
 def test_a_decision_that_waits_for_its_marker_is_told_with_its_place(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from kafka_eos.formats.segment import RegionKind
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.headers_command import SOURCE
+from kafka_eos_checks.audit.headers_command import SOURCE, _topic_of
 from kafka_eos_checks.audit.inputs import Inputs
 from kafka_eos_checks.audit.oracle.oracle import judge
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log, write_segment
@@ -547,3 +547,8 @@ print(len(found.findings) > 0, imported)
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
     assert ran.stdout == "True ['pyarrow.parquet']\n"
+
+
+@pytest.mark.parametrize("name", ["my-orders.v1-0", "my-orders.v1-0.0a1b-delete", "my-orders.v1-12.0a1b-future"])
+def test_the_topic_of_a_folder_is_that_of_its_partition_also_if_it_is_set_aside(name: str) -> None:
+    assert _topic_of(name) == "my-orders.v1"

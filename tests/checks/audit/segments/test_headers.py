@@ -205,6 +205,21 @@ def test_batches_around_damage_are_read_and_the_damage_is_that_of_the_readable_r
         assert read_all(path) == expected, f"seed {seed}"
 
 
+def test_a_batch_in_the_records_of_a_damaged_one_that_is_longer_than_what_is_searched_hides_no_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(headers, "SEARCH_BYTES", 300)
+    inner = build_batch([Record(value=b"inner")]).encode()
+    outer = bytearray(build_batch([Record(value=inner + bytes(1000))]).encode())
+    outer[-1] ^= 1
+    path = tmp_path / SEGMENT
+    path.write_bytes(outer + build_batch([Record(value=b"behind")], base_offset=1).encode())
+    assert read_all(path) == readable(path)
+    [part, *_] = [part for part in read_headers(path) if part.damage]
+    [expected, *_] = [item for item in read_segment(path) if isinstance(item, CorruptRegion)]
+    assert part.damage[0].reason == expected.reason
+
+
 def test_a_wrong_crc_is_damage_only_when_crcs_are_compared(tmp_path: Path) -> None:
     path = tmp_path / SEGMENT
     positions = write_segment(path, some_batches(10))

@@ -164,20 +164,20 @@ def _ending(known: TransactionalId, now_ms: float, partition_ms: float) -> Fate:
 
     Args:
         known: its transactional id.
-        now_ms: the moment up to which the coordinator's log is complete.
+        now_ms: the moment up to which the coordinator's log is complete, at most the last moment that is known.
         partition_ms: the same of the partition's log.
     """
     last = known.last
     assert last is not None, "the coordinator has it"
     if last.transaction_status is not TransactionState.ONGOING:
         late_ms = min(now_ms, partition_ms) - last.transaction_last_update_timestamp_ms
-        if late_ms > GRACE_MS and not isinf(late_ms):
+        if late_ms > GRACE_MS:
             why = f"{_state_of(known)} for {span(late_ms)}, and no marker has come"
             return Fate(Kind.VIOLATION, why, is_overdue=True)
         return Fate(Kind.TOLD, f"will end: {_state_of(known)}, and its marker is under way")
     due_ms = last.transaction_start_timestamp_ms + last.transaction_timeout_ms
     timeout = f"{in_words(due_ms)} (timeout {span(last.transaction_timeout_ms)})"
-    if now_ms > due_ms + GRACE_MS and not isinf(now_ms):
+    if now_ms > due_ms + GRACE_MS:
         late = f"{_state_of(known)} and should have aborted it at {timeout}"
         return Fate(Kind.VIOLATION, f"{late}, {span(now_ms - due_ms)} ago", is_overdue=True)
     return Fate(Kind.TOLD, f"will end: {_state_of(known)} and aborts it at {timeout} at the latest")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -157,7 +158,7 @@ def test_records_after_damage_are_unknown_and_those_before_it_are_judged(tmp_pat
     unknown = 0
     for number in range(4):  # no offset is missing: all that tells is the damage itself
         batches = [batch for batch in random_states._batches(random.Random(number + 20), kind) if batch[0] < 8]
-        cut = 1 + number
+        cut = number
         before, behind = (b"".join(each for _, each in some) for some in (batches[:cut], batches[cut:]))
         (folder / f"{0:020d}.log").write_bytes(before + b"\x01" * 100 + behind)
         [log] = find_logs(folder)
@@ -167,6 +168,13 @@ def test_records_after_damage_are_unknown_and_those_before_it_are_judged(tmp_pat
             agree(fold_coordinator_log(log, chunks_of(log, block_bytes, 1 << 30)), expected)
         unknown += expected.unknown
     assert unknown > 0
+
+
+def test_damage_is_after_all_splits_before_its_own_and_before_all_behind_whatever_their_bytes_are() -> None:
+    facts = LogFacts(PartitionLog("", "t", 0, "", ()), start=0, damage=(1, 50))
+    places = SimpleNamespace(split=np.array([0, 0, 1, 1, 2, 2]), position=np.array([10, 90] * 3))
+    whole = facts.whole_before(places, np.zeros(6, np.int64))  # type: ignore[arg-type]
+    assert whole.tolist() == [True, True, True, False, False, False]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -44,3 +44,12 @@ def test_the_last_marker_below_the_high_watermark_is_that_of_the_last_chunk_with
         told, offsets = Transactional(marked_ms=marked_ms), (number, number + 1)
         fold.add((0, number), told, offsets, holes=0, before=0, disordered=False)
     assert fold.partition().stamped_before(4) == 9
+
+
+def test_a_log_begins_with_its_first_chunk() -> None:
+    fold = PartitionFold(LOG, LOG.segments)
+    for number in range(2):
+        told, offsets = Transactional(begins_ms=5 + number, begins_epoch=3 + number), (number, number + 1)
+        fold.add((0, number), told, offsets, holes=0, before=0, disordered=False)
+    whole = fold.partition()
+    assert (whole.start, whole.begins_ms, whole.begins_epoch, whole.end) == (0, 5, 3, 2)
