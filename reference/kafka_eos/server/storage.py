@@ -52,6 +52,7 @@ CHECKPOINTS = (
 TOPICS_AND_CONFIGS = "topics-and-configs.json"
 """The file for what Kafka keeps in ``__cluster_metadata``: replicas, and configurations that clients have set."""
 
+_LONGEST_FOLDER = 255
 
 _SERVED: dict[tuple[int, int], "Directory"] = {}
 """The directories that clusters of this process have, by device and inode of the lock, which keeps only others out."""
@@ -339,9 +340,14 @@ class FileStore:
         self._segments.clear()
 
     def delete(self) -> None:
-        """See :class:`Store`."""
+        """See :class:`Store`; the folder is set aside first, under as much of the topic's name as there is room for.
+
+        Kafka: LocalLog.logDirNameWithSuffixCappedLength
+        """
         self.close()
-        aside = self.path.with_name(f"{self.path.name}.{os.urandom(16).hex()}-delete")
+        topic, _, number = self.path.name.rpartition("-")
+        suffix = f"-{number}.{os.urandom(16).hex()}-delete"
+        aside = self.path.with_name(f"{topic[: _LONGEST_FOLDER - len(suffix)]}{suffix}")
         self.path.rename(aside)
         shutil.rmtree(aside)
 

@@ -97,14 +97,21 @@ def commit(
 
 
 def commit_in_transaction(
-    wire: Wire, producer: tuple[int, int], offset: int, member: str = "", generation: int = -1, *, version: int = 3
+    wire: Wire,
+    producer: tuple[int, int],
+    offset: int,
+    member: str = "",
+    generation: int = -1,
+    *,
+    version: int = 3,
+    name: str = "x",
 ) -> int:
     part = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedMetadata": ""}
     topic = {"TopicId": wire.cluster.topics["t"].topic_id} if version >= 6 else {"Name": "t"}
     row = wire.ask(
         "TxnOffsetCommit",
         version,
-        TransactionalId="x",
+        TransactionalId=name,
         GroupId="g",
         ProducerId=producer[0],
         ProducerEpoch=producer[1],
@@ -123,10 +130,10 @@ def committed(wire: Wire, *, stable: bool = True) -> tuple[int, int]:
     return part["ErrorCode"], part["CommittedOffset"]
 
 
-def producing(wire: Wire) -> tuple[int, int]:
+def producing(wire: Wire, name: str = "x") -> tuple[int, int]:
     """A producer whose transaction has the group's offsets."""
-    _, *who = wire.init()
-    row = wire.ask("AddOffsetsToTxn", 3, TransactionalId="x", ProducerId=who[0], ProducerEpoch=who[1], GroupId="g")
+    _, *who = wire.init(name)
+    row = wire.ask("AddOffsetsToTxn", 3, TransactionalId=name, ProducerId=who[0], ProducerEpoch=who[1], GroupId="g")
     assert row["ErrorCode"] == E.NONE
     return who[0], who[1]
 
@@ -189,13 +196,16 @@ def test_a_rebalance_waits_for_everybody_and_the_leader_assigns(wire: Wire) -> N
     [follower] = wire.late
     assert (follower["GenerationId"], follower["Members"], follower["Leader"]) == (2, [], first)
     assert sync(wire, second, 2) is None
+    wire.wait(SESSION - 1)
     assert sync(wire, first, 2, {first: b"1", second: b"2"}) is not None
     assert wire.late[-1]["Assignment"] == b"2"
     assert beat(wire, first, 1) == E.ILLEGAL_GENERATION
+    wire.wait(SESSION - 1)  # a session begins again with the answer
     assert beat(wire, first, 2) == beat(wire, second, 2) == E.NONE
 
 
-def test_only_the_first_generation_does_not_wait_for_a_member_that_was_given_an_id(wire: Wire) -> None:
+@pytest.mark.parametrize("comes", [True, False])
+def test_only_the_first_generation_does_not_wait_for_a_member_that_was_given_an_id(wire: Wire, comes: bool) -> None:
     """As in Kafka: see test_beside_kafka.py.    Kafka: GroupMetadataManager.maybeCompleteJoinPhase."""
     first, second, third = (named(wire) for _ in range(3))
     row = join(wire, first)
@@ -204,9 +214,14 @@ def test_only_the_first_generation_does_not_wait_for_a_member_that_was_given_an_
     sync(wire, first, 1, {first: b"all"})
     assert join(wire, second) is None
     assert join(wire, first) is None, "the third is waited for"
-    row = join(wire, third)
-    assert row is not None
-    assert row["GenerationId"] == 2
+    if comes:
+        row = join(wire, third)
+        assert row is not None
+        assert row["GenerationId"] == 2
+    else:
+        left = wire.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": third}])
+        assert left["Members"][0]["ErrorCode"] == E.NONE
+    assert [row["GenerationId"] for row in wire.late] == [2, 2]
 
 
 def test_the_protocol_that_most_prefer_is_chosen_among_those_that_all_know(make: Make) -> None:
@@ -354,7 +369,8 @@ def test_an_old_offset_fetch_gets_the_error_of_its_group_with_each_partition(mak
     wire = make(brokers=2)
     other = 3 - wire.cluster.offsets_partition("g").node
     asked = [{"Name": "t", "PartitionIndexes": [0, 1]}]
-    assert wire.ask("OffsetFetch", 2, other, GroupId="g", Topics=asked)["ErrorCode"] == E.NOT_COORDINATOR
+    newer = wire.ask("OffsetFetch", 2, other, GroupId="g", Topics=asked)
+    assert (newer["ErrorCode"], newer["Topics"]) == (E.NOT_COORDINATOR, [])
     [topic] = wire.ask("OffsetFetch", 1, other, GroupId="g", Topics=asked)["Topics"]
     assert topic["Name"] == "t"
     assert [(part["PartitionIndex"], part["ErrorCode"], part["CommittedOffset"]) for part in topic["Partitions"]] == [
@@ -445,8 +461,12 @@ def test_an_offset_that_was_committed_after_a_pending_one_stays(wire: Wire) -> N
     producer = producing(wire)
     commit_in_transaction(wire, producer, 5)
     commit(wire, 7)
+    other = producing(wire, "y")
+    commit_in_transaction(wire, other, 9, name="y")
     wire.end(producer)
-    assert committed(wire) == (E.NONE, 7)
+    assert committed(wire, stable=False) == (E.NONE, 7)
+    wire.end(other, name="y")
+    assert committed(wire) == (E.NONE, 9)
 
 
 @pytest.mark.parametrize("version", [0, 2, 3])
@@ -671,11 +691,15 @@ def stable_with_instance(wire: Wire) -> tuple[str, str]:
     return leader, str(late["MemberId"])
 
 
-def test_an_instance_that_starts_again_has_the_assignment_it_had_and_nobody_joins_again(wire: Wire) -> None:
+@pytest.mark.parametrize("version", [5, 9])
+def test_an_instance_that_starts_again_has_the_assignment_it_had_and_nobody_joins_again(
+    wire: Wire, version: int
+) -> None:
     leader, old = stable_with_instance(wire)
-    again = join(wire, GroupInstanceId="i")
+    again = join(wire, GroupInstanceId="i", version=version)
     assert again is not None
     assert (again["GenerationId"], again["Leader"], again["Members"]) == (2, leader, [])
+    assert not again.get("SkipAssignment")
     assert beat(wire, leader, 2) == E.NONE
     synced = sync(wire, again["MemberId"], 2)
     assert synced is not None

@@ -114,11 +114,20 @@ def test_a_topic_needs_a_legal_name(wire: Wire, name: str) -> None:
     assert wire.ask("Metadata", 12, Topics=[{"Name": name}])["Topics"][0]["ErrorCode"] == E.INVALID_TOPIC_EXCEPTION
 
 
-def test_a_name_and_a_number_of_partitions_may_be_as_large_as_their_limit(make: Make) -> None:
+def test_a_name_and_a_number_of_partitions_may_be_as_large_as_their_limit(make: Make, tmp_path: Path) -> None:
     """Kafka: Topic.MAX_NAME_LENGTH."""
-    wire = make(settings=Settings(limits=Limits(partitions=10)))  # 8 are those of internal topics
-    row = wire.ask("CreateTopics", 7, Topics=[{"Name": "x" * 249, "NumPartitions": 2, "ReplicationFactor": 1}])
-    assert row["Topics"][0]["ErrorCode"] == E.NONE
+    settings = Settings(limits=Limits(partitions=10))  # 8 are those of internal topics
+
+    def create(name: str, count: int) -> int:
+        row = wire.ask("CreateTopics", 7, Topics=[{"Name": name, "NumPartitions": count, "ReplicationFactor": 1}])
+        return int(row["Topics"][0]["ErrorCode"])
+
+    wire = make(settings=settings, storage=Directory(tmp_path))
+    assert [create("x" * 249, 2), create("n", 1)] == [E.NONE, E.POLICY_VIOLATION]
+    wire = make(settings=settings, storage=Directory(tmp_path))
+    assert create("n", 1) == E.POLICY_VIOLATION
+    wire.cluster.delete_topic("x" * 249)
+    assert [create("n", 3), create("n", 2)] == [E.POLICY_VIOLATION, E.NONE]
 
 
 def test_a_topic_whose_name_has_a_dot_for_an_underscore_of_another_is_refused(wire: Wire) -> None:
