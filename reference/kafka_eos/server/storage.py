@@ -302,11 +302,8 @@ class FileStore:
         """See :class:`Store`."""
         first, end = self._index.span(offset, upper, max_bytes, at_least_one)
         place, stop = self._index.places[first], self._index.places[max(first, end)]
-        number = bisect_right(self._segments, place, key=lambda segment: segment[0]) - 1
-        begin, file = self._segments[number]
-        if number + 1 < len(self._segments):
-            stop = min(stop, self._segments[number + 1][0])
-        return os.pread(file, stop - place, place - begin)
+        begin, file = self._segments[bisect_right(self._segments, place, key=lambda segment: segment[0]) - 1]
+        return os.pread(file, stop - place, place - begin)  # no more than there is in this segment
 
     def first_with_timestamp(self, timestamp: int, start: int) -> int | None:
         """See :class:`Store`."""

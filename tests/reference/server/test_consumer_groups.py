@@ -548,8 +548,10 @@ def test_offsets_of_topics_that_somebody_subscribes_to_stay(wire: Wire) -> None:
 
 
 def test_the_consumer_protocol_can_be_switched_off(make: Make) -> None:
-    wire = make(settings=Settings(rebalance_protocols=frozenset({"classic"})))
+    wire = make(2, settings=Settings(rebalance_protocols=frozenset({"classic"})))
     wire.topic(partitions=4)
-    assert beat(wire, "a", 0)["ErrorCode"] == E.UNSUPPORTED_VERSION
-    [group] = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g"])["Groups"]
-    assert group["ErrorCode"] == E.UNSUPPORTED_VERSION
+    for node in (1, 2):  # one of them does not coordinate the group, which is asked later
+        wire.cluster.move_leader("__consumer_offsets", wire.cluster.offsets_partition("g").partition, node)
+        assert beat(wire, "a", 0)["ErrorCode"] == E.UNSUPPORTED_VERSION
+        [group] = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g"])["Groups"]
+        assert group["ErrorCode"] == E.UNSUPPORTED_VERSION

@@ -11,12 +11,13 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.group_coordinator import GroupCoordinator
-from kafka_eos.server.cluster import Limits, Machines, Settings
+from kafka_eos.server.cluster import CONSUMER_OFFSETS, Limits, Machines, Settings
+from kafka_eos.server.groups import CommittedOffset
 from kafka_eos.server.storage import Directory
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.mutants.rules import mutated
 
-from .conftest import Make, Wire, errors_in
+from .conftest import NOW, Make, Wire, errors_in
 
 E = ErrorCode
 SESSION, REBALANCE = 10_000, 30_000
@@ -313,6 +314,21 @@ def test_a_member_that_leaves_starts_a_rebalance(wire: Wire) -> None:
     assert (rejoined["GenerationId"], rejoined["Leader"]) == (3, second)
 
 
+def test_a_member_that_joins_again_makes_the_others_do_so_only_if_it_says_something_else(wire: Wire) -> None:
+    """Kafka: GroupMetadataManager.classicGroupJoinExistingMember."""
+    leader = alone(wire)
+    other = named(wire)
+    assert join(wire, other) is None
+    join(wire, leader)
+    for generation in (2, 2):  # the second time the group is stable
+        row = join(wire, other)
+        assert row is not None
+        assert (row["GenerationId"], row["Members"]) == (generation, [])
+        sync(wire, leader, 2, {})
+    assert join(wire, other, names=("range", "sticky")) is None
+    assert beat(wire, leader, 2) == E.REBALANCE_IN_PROGRESS
+
+
 def test_a_static_member_that_starts_again_fences_the_one_before_it(wire: Wire) -> None:
     row = join(wire, GroupInstanceId="i")
     assert row is not None
@@ -393,6 +409,9 @@ def test_offsets_of_a_transaction_count_when_it_commits(wire: Wire) -> None:
     producer = producing(wire)
     assert commit_in_transaction(wire, producer, 5, member, 1) == E.NONE
     assert commit_in_transaction(wire, producer, 5, member, 2) == E.ILLEGAL_GENERATION
+    place = {"Name": CONSUMER_OFFSETS, "PartitionIndexes": [wire.cluster.offsets_partition("g").partition]}
+    [row] = wire.ask("DescribeProducers", 0, Topics=[place])["Topics"][0]["Partitions"]
+    assert [(each["ProducerId"], each["LastTimestamp"]) for each in row["ActiveProducers"]] == [(producer[0], NOW)]
     assert committed(wire) == (E.UNSTABLE_OFFSET_COMMIT, -1)
     assert committed(wire, stable=False) == (E.NONE, 1)
     wire.end(producer)
@@ -890,6 +909,22 @@ def test_only_requests_without_generation_commit_offsets_of_an_empty_group(wire:
     assert commit(wire, 1) == E.NONE
     assert commit(wire, 2, generation=0) == E.UNKNOWN_MEMBER_ID
     assert committed(wire) == (E.NONE, 1)
+
+
+def test_the_groups_of_a_coordinator_that_moves_are_told_and_no_others(make: Make) -> None:
+    wire = make(2)
+    for name in map(str, range(8)):
+        wire.cluster.groups.commit(name, [("t", 0, CommittedOffset(1, -1, "", NOW))])
+    told: list[str] = []
+
+    def happened(action: str, node: int, **columns: Any) -> None:
+        told.append(columns.get("group", action))
+
+    wire.cluster.happened = happened
+    wire.cluster.move_leader(CONSUMER_OFFSETS, 0, 2)
+    moved = [name for name in wire.cluster.groups.known if wire.cluster.offsets_partition(name).partition == 0]
+    assert told == ["LeaderChange", *moved]
+    assert 0 < len(moved) < 8
 
 
 def test_the_metadata_of_an_offset_has_a_length(wire: Wire) -> None:

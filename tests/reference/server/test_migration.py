@@ -168,6 +168,21 @@ def test_an_instance_that_rejoins_by_the_consumer_protocol_need_not_have_left(wi
     assert (row["ErrorCode"], numbers(row)) == (E.NONE, {0, 1, 2, 3})
 
 
+def test_an_instance_that_was_away_may_come_back_by_the_classic_protocol(wire: Wire) -> None:
+    for member, more in (("a", {"InstanceId": "i"}), ("b", {})):
+        beat(wire, member, 0, **more)
+    beat(wire, "a", -2, InstanceId="i")
+    member = str(join(wire, GroupInstanceId="i")["MemberId"])
+    assert {each["MemberId"]: each["MemberEpoch"] >= 0 for each in described(wire)} == {member: True, "b": True}
+
+
+def test_a_classic_group_that_has_a_topic_that_is_gone_becomes_a_consumer_group(wire: Wire) -> None:
+    member = str(join(wire)["MemberId"])
+    assert join(wire, member)["GenerationId"] == 1
+    sync(wire, member, 1, assignment_bytes([("gone", [0]), ("t", [0, 1, 2, 3])], 1))
+    assert beat(wire, "new", 0)["ErrorCode"] == E.NONE
+
+
 def test_a_full_consumer_group_takes_no_other_member_of_either_protocol(make: Make) -> None:
     """Kafka: GroupMetadataManager.throwIfConsumerGroupIsFull."""
     wire = make(settings=Settings(limits=Limits(members=2)))
