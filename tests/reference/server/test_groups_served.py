@@ -348,6 +348,11 @@ def test_the_first_member_of_a_group_can_be_made_to_wait_for_others(make: Make) 
     assert join(wire, two) is None
     wire.wait(3_001)
     assert [row["GenerationId"] for row in wire.late] == [1, 1]
+    assert sync(wire, two, 1) is None
+    sync(wire, one, 1, {})
+    assert join(wire, named(wire)) is None
+    wire.wait(3_001)
+    assert len(wire.late) == 3, "nobody has been removed, and no generation has begun: the others may still join"
 
 
 def test_offsets_are_taken_from_members_of_the_present_generation_alone(wire: Wire) -> None:
@@ -726,6 +731,10 @@ def test_an_instance_that_starts_again_has_the_assignment_it_had_and_nobody_join
     refused = join(wire, old, GroupInstanceId="i")
     assert refused is not None
     assert refused["ErrorCode"] == E.FENCED_INSTANCE_ID
+    wire.wait(SESSION - 1)
+    assert beat(wire, leader, 2) == E.NONE
+    wire.wait(1)  # the session of the new one ends as any
+    assert beat(wire, leader, 2) == E.REBALANCE_IN_PROGRESS
 
 
 @pytest.mark.parametrize(("version", "told_to_lead", "skips"), [(8, False, None), (9, True, True)])
@@ -909,6 +918,15 @@ def test_only_requests_without_generation_commit_offsets_of_an_empty_group(wire:
     assert commit(wire, 1) == E.NONE
     assert commit(wire, 2, generation=0) == E.UNKNOWN_MEMBER_ID
     assert committed(wire) == (E.NONE, 1)
+
+
+def test_another_process_knows_the_groups_of_every_partition_that_have_had_offsets(make: Make, tmp_path: Path) -> None:
+    wire = make(storage=Directory(tmp_path))
+    names = {*map(str, range(8))}
+    for name in names:
+        wire.cluster.groups.commit(name, [("t", 0, CommittedOffset(1, -1, "", NOW))])
+        wire.cluster.groups.delete_offsets(name, ["t-0"])
+    assert make(storage=Directory(tmp_path)).cluster.groups.known.keys() == names
 
 
 def test_the_groups_of_a_coordinator_that_moves_are_told_and_no_others(make: Make) -> None:
