@@ -51,11 +51,13 @@ def wire(make: Make) -> Wire:
     return made
 
 
-def test_the_only_member_gets_every_partition_at_once_and_is_told_once(wire: Wire) -> None:
+def test_the_only_member_gets_every_partition_at_once_and_is_told_once_unless_it_says_all(wire: Wire) -> None:
     row = beat(wire, "a", 0)
     assert (row["ErrorCode"], row["MemberId"], row["MemberEpoch"], parts(row)) == (E.NONE, "a", 2, {0, 1, 2, 3})
     assert row["HeartbeatIntervalMs"] == 1_000
     assert parts(beat(wire, "a", 2)) is None
+    whole = beat(wire, "a", 2, {0, 1, 2, 3}, SubscribedTopicNames=["t"], RebalanceTimeoutMs=5_000)
+    assert parts(whole) == {0, 1, 2, 3}, "who says everything is told everything"
 
 
 def test_partitions_are_given_when_they_were_given_up(wire: Wire) -> None:
