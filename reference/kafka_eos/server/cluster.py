@@ -634,6 +634,10 @@ class Cluster:
             raise DamagedLog(f"{TOPICS_AND_CONFIGS}: {error}") from None
 
     def _recover(self) -> None:
+        """Restore topics, coordinators and groups from what is stored.
+
+        Departs from Kafka: a partition that ends before its first offset starts at its end, and not at that offset.
+        """
         found: dict[str, dict[int, tuple[Leader, list[RecordBatch]]]] = {}
         started = self.storage.start_offsets()
         self._recover_noted()

@@ -556,7 +556,7 @@ class Server:
         """Begin to abort an open transaction; whether there was one."""
         coordinators = self.cluster.transactions
         known = coordinators.known.get(name)
-        if known is None or known.state is not ONGOING or known.machine.metadata.pending is not None:
+        if known is None or known.state is not ONGOING:
             return False
         if coordinators.is_loading(name):  # its coordinator does not know it yet
             return False

@@ -389,7 +389,6 @@ class Leader:
             if batch.is_control:
                 marker = batch.control_record()
                 if marker is None:  # the cleaner has removed it with its transaction
-                    self._end_at(batch.next_offset)
                     continue
                 commit = marker.control_type is ControlType.COMMIT
                 entry = marker_entry(batch.producer_id, batch.producer_epoch, commit, marker.coordinator_epoch)

@@ -52,6 +52,7 @@ CHECKPOINTS = (
 TOPICS_AND_CONFIGS = "topics-and-configs.json"
 """The file for what Kafka keeps in ``__cluster_metadata``: replicas, and configurations that clients have set."""
 
+_LONGEST_FOLDER = 255
 
 _SERVED: dict[tuple[int, int], "Directory"] = {}
 """The directories that clusters of this process have, by device and inode of the lock, which keeps only others out."""
@@ -301,11 +302,8 @@ class FileStore:
         """See :class:`Store`."""
         first, end = self._index.span(offset, upper, max_bytes, at_least_one)
         place, stop = self._index.places[first], self._index.places[max(first, end)]
-        number = bisect_right(self._segments, place, key=lambda segment: segment[0]) - 1
-        begin, file = self._segments[number]
-        if number + 1 < len(self._segments):
-            stop = min(stop, self._segments[number + 1][0])
-        return os.pread(file, stop - place, place - begin)
+        begin, file = self._segments[bisect_right(self._segments, place, key=lambda segment: segment[0]) - 1]
+        return os.pread(file, stop - place, place - begin)  # no more than there is in this segment
 
     def first_with_timestamp(self, timestamp: int, start: int) -> int | None:
         """See :class:`Store`."""
@@ -339,9 +337,14 @@ class FileStore:
         self._segments.clear()
 
     def delete(self) -> None:
-        """See :class:`Store`."""
+        """See :class:`Store`; the folder is set aside first, under as much of the topic's name as there is room for.
+
+        Kafka: LocalLog.logDirNameWithSuffixCappedLength
+        """
         self.close()
-        aside = self.path.with_name(f"{self.path.name}.{os.urandom(16).hex()}-delete")
+        topic, _, number = self.path.name.rpartition("-")
+        suffix = f"-{number}.{os.urandom(16).hex()}-delete"
+        aside = self.path.with_name(f"{topic[: _LONGEST_FOLDER - len(suffix)]}{suffix}")
         self.path.rename(aside)
         shutil.rmtree(aside)
 

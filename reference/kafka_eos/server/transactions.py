@@ -244,7 +244,7 @@ class Coordinators:
         """Begin to abort the transactions that have been open for too long."""
         for transactional in [self.known[name] for name in self._open]:
             too_long = transactional.start_ms + transactional.timeout_ms < now
-            if too_long and transactional.machine.metadata.pending is None and not self.is_loading(transactional.name):
+            if too_long and not self.is_loading(transactional.name):
                 self.time_out_now(transactional, now)
 
     def time_out_now(self, transactional: TransactionalId, now: int) -> None:
@@ -257,10 +257,8 @@ class Coordinators:
     def expire(self, now: int) -> None:
         """Forget what has not been used for long.    Spec: TransactionCoordinator!ExpireTransactionalId."""
         for transactional in list(self.known.values()):
-            metadata = transactional.machine.metadata
             long_ago = transactional.update_ms + self.settings.id_expiration_ms <= now
-            is_idle = metadata.state in AT_REST and metadata.pending is None
-            if long_ago and is_idle and not self.is_loading(transactional.name):
+            if long_ago and transactional.state in AT_REST and not self.is_loading(transactional.name):
                 self._take(transactional, transactional.machine.expire_transactional_id(), now)
                 del self.known[transactional.name]
 

@@ -370,6 +370,21 @@ def test_a_broker_can_be_told_when_to_forget_producers(wire: Wire) -> None:
     assert not leader.last_timestamps
 
 
+@pytest.mark.parametrize(("kind", "name", "prefix"), [(TOPIC, "t", ""), (BROKER, "1", "log.")])
+def test_configurations_that_are_not_named_when_all_are_replaced_are_inherited_again(
+    wire: Wire, kind: int, name: str, prefix: str
+) -> None:
+    before, after = f"{prefix}retention.bytes", f"{prefix}segment.bytes"
+    assert alter(wire, kind, name, **{before: "7"}) == E.NONE
+    resource = {"ResourceType": kind, "ResourceName": name}
+    configs = [{"Name": after, "Value": "2000000"}]
+    [row] = wire.ask("AlterConfigs", 2, Resources=[resource | {"Configs": configs}])["Responses"]
+    assert row["ErrorCode"] == E.NONE
+    assert [value(wire, kind, name, key)[0] for key in (before, after)] == ["-1", "2000000"]
+    [row] = wire.ask("DescribeConfigs", 4, Resources=[resource | {"ConfigurationKeys": []}])["Results"]
+    assert {before, after} < {each["Name"] for each in row["Configs"]}, "no name stands for all"
+
+
 def test_what_a_broker_was_started_with_is_told(make: Make) -> None:
     wire = make(settings=Settings(default_partitions=3))
     assert value(wire, BROKER, "1", "num.partitions") == ("3", 4)
@@ -388,8 +403,12 @@ def test_a_new_topic_is_told_what_it_inherits_from_all_brokers(wire: Wire) -> No
     assert alter(wire, BROKER, "", message_max_bytes="2000") == E.NONE
     topic = {"Name": "n", "NumPartitions": 1, "ReplicationFactor": 1}
     [row] = wire.ask("CreateTopics", 7, Topics=[topic])["Topics"]
-    [config] = [each for each in row["Configs"] if each["Name"] == "max.message.bytes"]
-    assert (config["Value"], config["ConfigSource"]) == ("2000", 3)
+    told = {each["Name"]: (each["Value"], each["ConfigSource"]) for each in row["Configs"]}
+    assert send(wire)["ErrorCode"] == E.NONE
+    assert alter(wire, BROKER, "", message_max_bytes="100") == E.NONE
+    assert send(wire)["ErrorCode"] == E.MESSAGE_TOO_LARGE
+    assert told["max.message.bytes"] == ("2000", 3)
+    assert told["retention.ms"] == ("604800000", 5)
 
 
 def test_topics_and_brokers_are_listed_as_what_has_configurations(make: Make) -> None:

@@ -15,6 +15,7 @@ from kafka_eos.server.faults import (
     MalformedPlan,
     Rule,
     Subjects,
+    check_brokers,
     read_plan,
     rule_of,
     subjects_of,
@@ -159,6 +160,13 @@ def test_a_rule_says_which_requests_it_is_about() -> None:
     assert str(rule("close", nth=[3, 1], **every)) == said
     assert str(rule("close", chance=0.5)) == "close any request chance 0.5"
     assert str(rule("close", chance=1)) == "close any request", "every request, as without a chance"
+
+
+def test_a_rule_may_name_any_broker_that_is_there() -> None:
+    rules = [rule_of({"do": "move-leader", "to": to}, "f") for to in (1, 2, 3)]
+    check_brokers(rules[:2], 2, "f")
+    with pytest.raises(MalformedPlan, match="there is no broker 3; give brokers=3"):
+        check_brokers(rules, 2, "f")
 
 
 def test_a_rule_fires_no_more_often_than_it_may() -> None:

@@ -11,12 +11,13 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.group_coordinator import GroupCoordinator
-from kafka_eos.server.cluster import Limits, Machines, Settings
+from kafka_eos.server.cluster import CONSUMER_OFFSETS, Limits, Machines, Settings
+from kafka_eos.server.groups import CommittedOffset
 from kafka_eos.server.storage import Directory
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.mutants.rules import mutated
 
-from .conftest import Make, Wire, errors_in
+from .conftest import NOW, Make, Wire, errors_in
 
 E = ErrorCode
 SESSION, REBALANCE = 10_000, 30_000
@@ -97,14 +98,21 @@ def commit(
 
 
 def commit_in_transaction(
-    wire: Wire, producer: tuple[int, int], offset: int, member: str = "", generation: int = -1, *, version: int = 3
+    wire: Wire,
+    producer: tuple[int, int],
+    offset: int,
+    member: str = "",
+    generation: int = -1,
+    *,
+    version: int = 3,
+    name: str = "x",
 ) -> int:
     part = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedMetadata": ""}
     topic = {"TopicId": wire.cluster.topics["t"].topic_id} if version >= 6 else {"Name": "t"}
     row = wire.ask(
         "TxnOffsetCommit",
         version,
-        TransactionalId="x",
+        TransactionalId=name,
         GroupId="g",
         ProducerId=producer[0],
         ProducerEpoch=producer[1],
@@ -123,10 +131,10 @@ def committed(wire: Wire, *, stable: bool = True) -> tuple[int, int]:
     return part["ErrorCode"], part["CommittedOffset"]
 
 
-def producing(wire: Wire) -> tuple[int, int]:
+def producing(wire: Wire, name: str = "x") -> tuple[int, int]:
     """A producer whose transaction has the group's offsets."""
-    _, *who = wire.init()
-    row = wire.ask("AddOffsetsToTxn", 3, TransactionalId="x", ProducerId=who[0], ProducerEpoch=who[1], GroupId="g")
+    _, *who = wire.init(name)
+    row = wire.ask("AddOffsetsToTxn", 3, TransactionalId=name, ProducerId=who[0], ProducerEpoch=who[1], GroupId="g")
     assert row["ErrorCode"] == E.NONE
     return who[0], who[1]
 
@@ -189,13 +197,16 @@ def test_a_rebalance_waits_for_everybody_and_the_leader_assigns(wire: Wire) -> N
     [follower] = wire.late
     assert (follower["GenerationId"], follower["Members"], follower["Leader"]) == (2, [], first)
     assert sync(wire, second, 2) is None
+    wire.wait(SESSION - 1)
     assert sync(wire, first, 2, {first: b"1", second: b"2"}) is not None
     assert wire.late[-1]["Assignment"] == b"2"
     assert beat(wire, first, 1) == E.ILLEGAL_GENERATION
+    wire.wait(SESSION - 1)  # a session begins again with the answer
     assert beat(wire, first, 2) == beat(wire, second, 2) == E.NONE
 
 
-def test_only_the_first_generation_does_not_wait_for_a_member_that_was_given_an_id(wire: Wire) -> None:
+@pytest.mark.parametrize("comes", [True, False])
+def test_only_the_first_generation_does_not_wait_for_a_member_that_was_given_an_id(wire: Wire, comes: bool) -> None:
     """As in Kafka: see test_beside_kafka.py.    Kafka: GroupMetadataManager.maybeCompleteJoinPhase."""
     first, second, third = (named(wire) for _ in range(3))
     row = join(wire, first)
@@ -204,9 +215,14 @@ def test_only_the_first_generation_does_not_wait_for_a_member_that_was_given_an_
     sync(wire, first, 1, {first: b"all"})
     assert join(wire, second) is None
     assert join(wire, first) is None, "the third is waited for"
-    row = join(wire, third)
-    assert row is not None
-    assert row["GenerationId"] == 2
+    if comes:
+        row = join(wire, third)
+        assert row is not None
+        assert row["GenerationId"] == 2
+    else:
+        left = wire.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": third}])
+        assert left["Members"][0]["ErrorCode"] == E.NONE
+    assert [row["GenerationId"] for row in wire.late] == [2, 2]
 
 
 def test_the_protocol_that_most_prefer_is_chosen_among_those_that_all_know(make: Make) -> None:
@@ -298,6 +314,21 @@ def test_a_member_that_leaves_starts_a_rebalance(wire: Wire) -> None:
     assert (rejoined["GenerationId"], rejoined["Leader"]) == (3, second)
 
 
+def test_a_member_that_joins_again_makes_the_others_do_so_only_if_it_says_something_else(wire: Wire) -> None:
+    """Kafka: GroupMetadataManager.classicGroupJoinExistingMember."""
+    leader = alone(wire)
+    other = named(wire)
+    assert join(wire, other) is None
+    join(wire, leader)
+    for generation in (2, 2):  # the second time the group is stable
+        row = join(wire, other)
+        assert row is not None
+        assert (row["GenerationId"], row["Members"]) == (generation, [])
+        sync(wire, leader, 2, {})
+    assert join(wire, other, names=("range", "sticky")) is None
+    assert beat(wire, leader, 2) == E.REBALANCE_IN_PROGRESS
+
+
 def test_a_static_member_that_starts_again_fences_the_one_before_it(wire: Wire) -> None:
     row = join(wire, GroupInstanceId="i")
     assert row is not None
@@ -317,6 +348,11 @@ def test_the_first_member_of_a_group_can_be_made_to_wait_for_others(make: Make) 
     assert join(wire, two) is None
     wire.wait(3_001)
     assert [row["GenerationId"] for row in wire.late] == [1, 1]
+    assert sync(wire, two, 1) is None
+    sync(wire, one, 1, {})
+    assert join(wire, named(wire)) is None
+    wire.wait(3_001)
+    assert len(wire.late) == 3, "nobody has been removed, and no generation has begun: the others may still join"
 
 
 def test_offsets_are_taken_from_members_of_the_present_generation_alone(wire: Wire) -> None:
@@ -354,7 +390,8 @@ def test_an_old_offset_fetch_gets_the_error_of_its_group_with_each_partition(mak
     wire = make(brokers=2)
     other = 3 - wire.cluster.offsets_partition("g").node
     asked = [{"Name": "t", "PartitionIndexes": [0, 1]}]
-    assert wire.ask("OffsetFetch", 2, other, GroupId="g", Topics=asked)["ErrorCode"] == E.NOT_COORDINATOR
+    newer = wire.ask("OffsetFetch", 2, other, GroupId="g", Topics=asked)
+    assert (newer["ErrorCode"], newer["Topics"]) == (E.NOT_COORDINATOR, [])
     [topic] = wire.ask("OffsetFetch", 1, other, GroupId="g", Topics=asked)["Topics"]
     assert topic["Name"] == "t"
     assert [(part["PartitionIndex"], part["ErrorCode"], part["CommittedOffset"]) for part in topic["Partitions"]] == [
@@ -377,6 +414,9 @@ def test_offsets_of_a_transaction_count_when_it_commits(wire: Wire) -> None:
     producer = producing(wire)
     assert commit_in_transaction(wire, producer, 5, member, 1) == E.NONE
     assert commit_in_transaction(wire, producer, 5, member, 2) == E.ILLEGAL_GENERATION
+    place = {"Name": CONSUMER_OFFSETS, "PartitionIndexes": [wire.cluster.offsets_partition("g").partition]}
+    [row] = wire.ask("DescribeProducers", 0, Topics=[place])["Topics"][0]["Partitions"]
+    assert [(each["ProducerId"], each["LastTimestamp"]) for each in row["ActiveProducers"]] == [(producer[0], NOW)]
     assert committed(wire) == (E.UNSTABLE_OFFSET_COMMIT, -1)
     assert committed(wire, stable=False) == (E.NONE, 1)
     wire.end(producer)
@@ -445,8 +485,12 @@ def test_an_offset_that_was_committed_after_a_pending_one_stays(wire: Wire) -> N
     producer = producing(wire)
     commit_in_transaction(wire, producer, 5)
     commit(wire, 7)
+    other = producing(wire, "y")
+    commit_in_transaction(wire, other, 9, name="y")
     wire.end(producer)
-    assert committed(wire) == (E.NONE, 7)
+    assert committed(wire, stable=False) == (E.NONE, 7)
+    wire.end(other, name="y")
+    assert committed(wire) == (E.NONE, 9)
 
 
 @pytest.mark.parametrize("version", [0, 2, 3])
@@ -671,11 +715,15 @@ def stable_with_instance(wire: Wire) -> tuple[str, str]:
     return leader, str(late["MemberId"])
 
 
-def test_an_instance_that_starts_again_has_the_assignment_it_had_and_nobody_joins_again(wire: Wire) -> None:
+@pytest.mark.parametrize("version", [5, 9])
+def test_an_instance_that_starts_again_has_the_assignment_it_had_and_nobody_joins_again(
+    wire: Wire, version: int
+) -> None:
     leader, old = stable_with_instance(wire)
-    again = join(wire, GroupInstanceId="i")
+    again = join(wire, GroupInstanceId="i", version=version)
     assert again is not None
     assert (again["GenerationId"], again["Leader"], again["Members"]) == (2, leader, [])
+    assert not again.get("SkipAssignment")
     assert beat(wire, leader, 2) == E.NONE
     synced = sync(wire, again["MemberId"], 2)
     assert synced is not None
@@ -683,6 +731,10 @@ def test_an_instance_that_starts_again_has_the_assignment_it_had_and_nobody_join
     refused = join(wire, old, GroupInstanceId="i")
     assert refused is not None
     assert refused["ErrorCode"] == E.FENCED_INSTANCE_ID
+    wire.wait(SESSION - 1)
+    assert beat(wire, leader, 2) == E.NONE
+    wire.wait(1)  # the session of the new one ends as any
+    assert beat(wire, leader, 2) == E.REBALANCE_IN_PROGRESS
 
 
 @pytest.mark.parametrize(("version", "told_to_lead", "skips"), [(8, False, None), (9, True, True)])
@@ -866,6 +918,31 @@ def test_only_requests_without_generation_commit_offsets_of_an_empty_group(wire:
     assert commit(wire, 1) == E.NONE
     assert commit(wire, 2, generation=0) == E.UNKNOWN_MEMBER_ID
     assert committed(wire) == (E.NONE, 1)
+
+
+def test_another_process_knows_the_groups_of_every_partition_that_have_had_offsets(make: Make, tmp_path: Path) -> None:
+    wire = make(storage=Directory(tmp_path))
+    names = {*map(str, range(8))}
+    for name in names:
+        wire.cluster.groups.commit(name, [("t", 0, CommittedOffset(1, -1, "", NOW))])
+        wire.cluster.groups.delete_offsets(name, ["t-0"])
+    assert make(storage=Directory(tmp_path)).cluster.groups.known.keys() == names
+
+
+def test_the_groups_of_a_coordinator_that_moves_are_told_and_no_others(make: Make) -> None:
+    wire = make(2)
+    for name in map(str, range(8)):
+        wire.cluster.groups.commit(name, [("t", 0, CommittedOffset(1, -1, "", NOW))])
+    told: list[str] = []
+
+    def happened(action: str, node: int, **columns: Any) -> None:
+        told.append(columns.get("group", action))
+
+    wire.cluster.happened = happened
+    wire.cluster.move_leader(CONSUMER_OFFSETS, 0, 2)
+    moved = [name for name in wire.cluster.groups.known if wire.cluster.offsets_partition(name).partition == 0]
+    assert told == ["LeaderChange", *moved]
+    assert 0 < len(moved) < 8
 
 
 def test_the_metadata_of_an_offset_has_a_length(wire: Wire) -> None:

@@ -68,6 +68,9 @@ def test_an_unknown_topic_is_made_when_a_client_asks_for_it(make: Make) -> None:
     assert by_id["Name"] == "new"
     nobody = wire.ask("Metadata", 12, Topics=[{"Name": None, "TopicId": UUID(int=7)}])["Topics"][0]
     assert nobody["ErrorCode"] == E.UNKNOWN_TOPIC_ID
+    for version, topics, told in ((0, [], True), (1, [], False), (1, None, True)):
+        rows = wire.ask("Metadata", version, Topics=topics)["Topics"]
+        assert {row["Name"] for row in rows} == (wire.cluster.topics.keys() if told else set())
 
 
 def test_clients_are_told_the_versions_that_are_served_and_that_produce_has_a_version_0(wire: Wire) -> None:
@@ -114,11 +117,20 @@ def test_a_topic_needs_a_legal_name(wire: Wire, name: str) -> None:
     assert wire.ask("Metadata", 12, Topics=[{"Name": name}])["Topics"][0]["ErrorCode"] == E.INVALID_TOPIC_EXCEPTION
 
 
-def test_a_name_and_a_number_of_partitions_may_be_as_large_as_their_limit(make: Make) -> None:
+def test_a_name_and_a_number_of_partitions_may_be_as_large_as_their_limit(make: Make, tmp_path: Path) -> None:
     """Kafka: Topic.MAX_NAME_LENGTH."""
-    wire = make(settings=Settings(limits=Limits(partitions=10)))  # 8 are those of internal topics
-    row = wire.ask("CreateTopics", 7, Topics=[{"Name": "x" * 249, "NumPartitions": 2, "ReplicationFactor": 1}])
-    assert row["Topics"][0]["ErrorCode"] == E.NONE
+    settings = Settings(limits=Limits(partitions=10))  # 8 are those of internal topics
+
+    def create(name: str, count: int) -> int:
+        row = wire.ask("CreateTopics", 7, Topics=[{"Name": name, "NumPartitions": count, "ReplicationFactor": 1}])
+        return int(row["Topics"][0]["ErrorCode"])
+
+    wire = make(settings=settings, storage=Directory(tmp_path))
+    assert [create("x" * 249, 2), create("n", 1)] == [E.NONE, E.POLICY_VIOLATION]
+    wire = make(settings=settings, storage=Directory(tmp_path))
+    assert create("n", 1) == E.POLICY_VIOLATION
+    wire.cluster.delete_topic("x" * 249)
+    assert [create("n", 3), create("n", 2)] == [E.POLICY_VIOLATION, E.NONE]
 
 
 def test_a_topic_whose_name_has_a_dot_for_an_underscore_of_another_is_refused(wire: Wire) -> None:
@@ -202,7 +214,13 @@ def test_a_topic_that_is_given_more_than_once_stays(wire: Wire) -> None:
         (None, E.INVALID_REQUEST, "Duplicate topic id."),
         ("d", E.NONE, None),
     ]
+    twice = {"Name": None, "TopicId": ids["c"]}
+    rows = wire.ask("DeleteTopics", 6, Topics=[{"Name": "c"}, twice, twice])["Responses"]
+    assert [row["ErrorMessage"] for row in rows] == [again, "Duplicate topic id."]
     assert wire.cluster.topics.keys() >= {"a", "b", "c"}
+    new = {"Name": "e", "NumPartitions": 1, "ReplicationFactor": 1}
+    [row] = wire.ask("CreateTopics", 7, Topics=[new, new])["Topics"]
+    assert (row["ErrorCode"], row["ErrorMessage"]) == (E.INVALID_REQUEST, "Duplicate topic name.")
     assert wire.ask("DeleteTopics", 5, TopicNames=["a", "a"])["Responses"][0]["ErrorCode"] == E.INVALID_REQUEST
 
 
@@ -315,6 +333,10 @@ def test_what_was_deleted_stays_deleted(make: Make, tmp_path: Path) -> None:
     after.topic("a-b")
     after.produce("a-b")
     assert make(storage=Directory(tmp_path)).fetch("a-b", 0)["ErrorCode"] == E.NONE
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\na-b 0 7\n", encoding="ascii")  # a torn end is cut off
+    wire = make(storage=Directory(tmp_path))
+    assert wire.fetch("a-b", 1)["LogStartOffset"] == 1
+    assert wire.produce("a-b") == (E.NONE, 1)
 
 
 def test_offsets_outside_of_the_log_are_out_of_range(wire: Wire) -> None:
@@ -580,7 +602,9 @@ def test_what_is_beyond_a_limit_is_refused(make: Make) -> None:
     assert (errors[0], errors[-1]) == (E.NONE, E.POLICY_VIOLATION)
     row = wire.ask("CreateTopics", 7, Topics=[{"Name": "n", "NumPartitions": 2, "ReplicationFactor": 1}])
     assert row["Topics"][0]["ErrorCode"] == E.POLICY_VIOLATION
-    for name, error in (("a", E.NONE), ("b", E.COORDINATOR_NOT_AVAILABLE)):
+    made = [wire.ask("Metadata", 9, Topics=[{"Name": name}])["Topics"][0]["ErrorCode"] for name in ("u", "v")]
+    assert made == [E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
+    for name, error in (("a", E.NONE), ("b", E.COORDINATOR_NOT_AVAILABLE), ("a", E.NONE)):
         part = {"PartitionIndex": 0, "CommittedOffset": 1}
         row = wire.ask("OffsetCommit", 8, GroupId=name, Topics=[{"Name": "t", "Partitions": [part]}])
         assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == error

@@ -3,7 +3,7 @@
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.server.cluster import Settings
+from kafka_eos.server.cluster import Limits, Settings
 from kafka_eos.server.consumer_protocol import Subscription, assignment, assignment_bytes, subscription
 from kafka_eos.server.schemas import served_codec
 from kafka_eos.wire.protocol import Message
@@ -23,10 +23,12 @@ def given(*numbers: int) -> bytes:
     return assignment_bytes([("t", list(numbers))] if numbers else [], 1)
 
 
-def join(wire: Wire, member: str = "", owned: tuple[int, ...] = (), *, name: str = "range", **more: object) -> Message:
+def join(
+    wire: Wire, member: str = "", owned: tuple[int, ...] = (), *, name: str = "range", version: int = 7, **more: object
+) -> Message:
     row = wire.send(
         "JoinGroup",
-        7,
+        version,
         GroupId="g",
         SessionTimeoutMs=10_000,
         RebalanceTimeoutMs=30_000,
@@ -94,6 +96,9 @@ def test_a_classic_group_becomes_a_consumer_group_member_by_member_and_turns_bac
     error, data = sync(wire, old, 1)
     kept, _ = assignment(data) or (frozenset(), b"")
     assert (error, len(kept)) == (E.NONE, 2)
+    group = wire.cluster.consumer_groups.find("g")
+    assert group is not None
+    group.assigned_epoch = 1  # as of a Kafka that has not assigned for the newest epoch yet
     assert classic_beat(wire, old, 1) == E.REBALANCE_IN_PROGRESS
     left = tuple(int(name.removeprefix("t-")) for name in kept)
     assert join(wire, old, left)["GenerationId"] == 2
@@ -102,7 +107,9 @@ def test_a_classic_group_becomes_a_consumer_group_member_by_member_and_turns_bac
     assert kind(wire) == ("consumer", "Stable")
     assert beat(wire, "new", -1)["ErrorCode"] == E.NONE
     assert kind(wire) == ("classic", "PreparingRebalance")
-    assert classic_beat(wire, old, 2) == E.REBALANCE_IN_PROGRESS
+    for _ in range(3):  # longer than its session, and less than it may take to join again
+        assert classic_beat(wire, old, 2) == E.REBALANCE_IN_PROGRESS
+        wire.wait(9_999)
     row = join(wire, old, left)
     assert (row["GenerationId"], row["Leader"]) == (3, old)
 
@@ -153,6 +160,36 @@ def test_an_instance_that_rejoins_by_the_classic_protocol_turns_the_group_back_w
     assert (row["ErrorCode"], row["GenerationId"], row["ProtocolName"]) == (E.NONE, 2, "range")
     assert kind(wire) == ("classic", "Stable")
     assert sync(wire, str(row["MemberId"]), 2) == (E.NONE, given(0, 1, 2, 3))
+
+
+def test_an_instance_that_rejoins_by_the_consumer_protocol_need_not_have_left(wire: Wire) -> None:
+    classic(wire, GroupInstanceId="i")
+    row = beat(wire, "new", 0, InstanceId="i")
+    assert (row["ErrorCode"], numbers(row)) == (E.NONE, {0, 1, 2, 3})
+
+
+def test_an_instance_that_was_away_may_come_back_by_the_classic_protocol(wire: Wire) -> None:
+    for member, more in (("a", {"InstanceId": "i"}), ("b", {})):
+        beat(wire, member, 0, **more)
+    beat(wire, "a", -2, InstanceId="i")
+    member = str(join(wire, GroupInstanceId="i")["MemberId"])
+    assert {each["MemberId"]: each["MemberEpoch"] >= 0 for each in described(wire)} == {member: True, "b": True}
+
+
+def test_a_classic_group_that_has_a_topic_that_is_gone_becomes_a_consumer_group(wire: Wire) -> None:
+    member = str(join(wire)["MemberId"])
+    assert join(wire, member)["GenerationId"] == 1
+    sync(wire, member, 1, assignment_bytes([("gone", [0]), ("t", [0, 1, 2, 3])], 1))
+    assert beat(wire, "new", 0)["ErrorCode"] == E.NONE
+
+
+def test_a_full_consumer_group_takes_no_other_member_of_either_protocol(make: Make) -> None:
+    """Kafka: GroupMetadataManager.throwIfConsumerGroupIsFull."""
+    wire = make(settings=Settings(limits=Limits(members=2)))
+    wire.topic(partitions=4)
+    answers = [beat(wire, *who) for who in (("a", 0), ("b", 0), ("c", 0), ("c", 2), ("b", 0))] + [join(wire)]
+    full = E.GROUP_MAX_SIZE_REACHED
+    assert [row["ErrorCode"] for row in answers] == [E.NONE, E.NONE, full, full, E.NONE, full]
 
 
 @pytest.mark.parametrize(
@@ -313,6 +350,14 @@ def test_a_heartbeat_of_the_classic_protocol_prolongs_its_members_session(wire: 
         beat(wire, "new", 2, set())
     wire.wait(10_000)
     assert [each["MemberId"] for each in described(wire)] == ["new"]
+
+
+@pytest.mark.parametrize(("version", "error"), [(3, E.NONE), (4, E.MEMBER_ID_REQUIRED)])
+def test_a_consumer_group_gives_a_member_an_id_to_come_back_with_from_version_4_on(
+    wire: Wire, version: int, error: ErrorCode
+) -> None:
+    beat(wire, "new", 0)
+    assert join(wire, version=version)["ErrorCode"] == error
 
 
 def test_what_consumers_say_is_read_in_any_version_and_what_is_none_is_not() -> None:

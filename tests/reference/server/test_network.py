@@ -14,7 +14,7 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos.server import handlers
 from kafka_eos.server.cluster import Cluster, Limits
-from kafka_eos.server.network import MovableClock, Server, bind
+from kafka_eos.server.network import MovableClock, Server, bind, wall_clock
 from kafka_eos.server.schemas import NOT_SERVED, SERVED, served_codec
 from kafka_eos.wire.protocol import Message
 
@@ -240,16 +240,27 @@ def test_a_connection_of_which_nothing_is_heard_is_closed() -> None:
     serve(test, replace(Limits(), idle_ms=100))
 
 
+class StoppedClock(MovableClock):
+    """A clock that only moves when it is put forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._start = wall_clock()
+
+    def __call__(self) -> int:
+        return self._start + self._ahead
+
+
 def test_a_connection_stays_as_long_as_something_is_heard_of_it() -> None:
     async def test(running: Running) -> None:
-        running.server.clock = clock = MovableClock()
+        running.server.clock = clock = StoppedClock()
         client = await running.connect()
         await client.ask("ApiVersions", 3)
         clock.advance(60)
         await client.ask("ApiVersions", 3)
-        running.server.advance(20)
+        running.server.advance(30)
         assert (await client.ask("ApiVersions", 3))["ErrorCode"] == ErrorCode.NONE
-        running.server.advance(31)
+        running.server.advance(30.001)
         assert await client.receive() is None
 
     serve(test, replace(Limits(), idle_ms=30_000))

@@ -129,9 +129,9 @@ def test_a_partition_is_found_again_with_all_its_segments(tmp_path: Path, monkey
 def test_a_segment_ends_with_the_batch_that_makes_it_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "SEGMENT_BYTES", 100)
     store = FileStore.create(tmp_path / "t-0", UUID(int=1))
-    fill(store, [1, 40, 1, 1, 1, 1])  # batches of 69, 108, 69, … bytes
+    fill(store, [1, 40, 32, 1, 1, 1])  # batches of 69, 108, 100, 69, … bytes
     starts = [int(path.stem) for path in sorted((tmp_path / "t-0").glob("*.log"))]
-    assert starts == [0, 2, 4]
+    assert starts == [0, 2, 3, 5]
 
 
 def test_a_full_disk_leaves_no_part_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

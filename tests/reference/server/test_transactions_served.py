@@ -29,7 +29,20 @@ def test_a_batch_that_comes_again_is_acknowledged_at_its_first_place(wire: Wire)
     given = {"producer": tuple(producer)}
     assert wire.produce(sequence=0, count=3, **given) == (E.NONE, 0)
     assert wire.produce(sequence=3, **given) == (E.NONE, 3)
-    assert wire.produce(sequence=0, count=3, **given) == (E.NONE, 0)
+    first, again = (
+        wire.cluster.now,
+        build_batch(
+            [Record(value=b"x", offset_delta=delta) for delta in range(3)],
+            base_timestamp=wire.cluster.now,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=0,
+        ),
+    )
+    wire.wait(1)
+    data = [{"Name": "t", "PartitionData": [{"Index": 0, "Records": again.encode()}]}]
+    [part] = wire.ask("Produce", 9, Acks=-1, TopicData=data)["Responses"][0]["PartitionResponses"]
+    assert (part["ErrorCode"], part["BaseOffset"], part["LogAppendTimeMs"]) == (E.NONE, 0, first)
     assert wire.produce(sequence=5, **given) == (E.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
     assert wire.fetch()["HighWatermark"] == 4
 
@@ -291,14 +304,26 @@ def test_nothing_is_read_at_the_end_of_what_a_reader_may_see(wire: Wire) -> None
 def test_the_start_of_a_transaction_is_known_until_the_producer_starts_again(wire: Wire) -> None:
     _, *who = wire.init()
     assert described(wire)["TransactionStartTimeMs"] == -1
+    assert last_stored(wire).transaction_partitions is None  # Kafka: TransactionLog.valueToBytes
     start = wire.cluster.now
     wire.add((who[0], who[1]))
     wire.wait(1)
     wire.add((who[0], who[1]), wire.topic("u"))
     wire.end((who[0], who[1]))
     assert described(wire)["TransactionStartTimeMs"] == start
+    assert last_stored(wire).transaction_partitions == ()
     wire.init()
     assert described(wire)["TransactionStartTimeMs"] == -1
+
+
+def test_markers_that_are_delayed_come_at_the_time_that_was_said(wire: Wire) -> None:
+    _, *who = wire.init()
+    wire.add((who[0], who[1]))
+    wire.cluster.delay_markers("x", wire.cluster.now + 100)
+    wire.end((who[0], who[1]))
+    for milliseconds, state in ((99, "PrepareCommit"), (1, "CompleteCommit")):
+        wire.wait(milliseconds)
+        assert described(wire)["TransactionState"] == state
 
 
 def test_an_abort_of_what_has_not_begun_has_a_start(wire: Wire) -> None:
