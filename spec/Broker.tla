@@ -101,8 +101,8 @@ Logs == INSTANCE TransactionalPartition WITH
 (* The decisions of the coordinator of a transactional.id. *)
 Coordinator == INSTANCE TransactionCoordinator WITH
     Versions <- 1..ClusterVersion, Faults <- {}, MaxFaults <- 0,
-    metadata <- coordinators, appending <- coordinators, durable <- coordinators, tail <- <<>>, loading <- FALSE,
-    fencing <- "none", carried <- {}, markers <- {}, told <- {}, given <- {}, faults <- 0
+    metadata <- coordinators, appending <- coordinators, durable <- coordinators, earlier <- {}, tail <- <<>>,
+    loading <- FALSE, fencing <- "none", carried <- {}, markers <- {}, told <- {}, given <- {}, faults <- 0
 
 (* The decisions of the coordinator of the group. *)
 Groups == INSTANCE ConsumerGroup WITH

@@ -10,16 +10,15 @@
 (*   transactional.id; appends whose replication takes time, or so long    *)
 (*   that the coordinator gives up although the record may stay in the     *)
 (*   log; failover to a replica that has any part of what is not           *)
-(*   replicated.                                                           *)
+(*   replicated, or that cannot read its last record.                      *)
 (* Assumed, not checked: a partition writes a marker when it is sent (its  *)
 (*   own checks are those of Transactions); producer ids are handed out    *)
 (*   once (KAFKA-20031); no client registers a partition, or ends a        *)
 (*   transaction, with epoch -1, which nobody is given; an append of a     *)
-(*   coordinator that has been replaced fails; a new coordinator reads its *)
-(*   whole log (Kafka logs an error that it meets, and acts on what it has *)
-(*   read before); a client's abort between the halves of a fence, whose   *)
-(*   append fails, is no failed fence (in version 1 it is one in Kafka:    *)
-(*   the next fence then aborts what is open without a new epoch).         *)
+(*   coordinator that has been replaced fails; a client's abort between    *)
+(*   the halves of a fence, whose append fails, is no failed fence (in     *)
+(*   version 1 it is one in Kafka: the next fence then aborts what is open *)
+(*   without a new epoch).                                                 *)
 (* Out of scope: the transaction's timeout in milliseconds and its bounds; *)
 (*   two-phase commit (KIP-939); verification, which changes nothing;      *)
 (*   version 0, which differs from 1 only in the format of the records;    *)
@@ -36,13 +35,15 @@ CONSTANTS
     MaxEpoch,        \* the largest epoch there is; 32767 in Kafka
     Partitions,      \* the partitions that can be in a transaction
     Versions,        \* the transaction versions of requests: of 1 and 2
-    Faults,          \* what may go wrong: of "append times out", "failover", "timeout", "expiry", "no leader"
+    Faults,          \* what may go wrong: of "append times out", "failover", "timeout", "expiry", "no leader"; with
+                     \* "unreadable record", no replica that takes over can read the last record
     MaxFaults        \* how often
 
 VARIABLES
     metadata,        \* what the coordinator has in memory
     appending,       \* the record on its way into the log, and the request that it belongs to
     durable,         \* the last record that every in-sync replica has
+    earlier,         \* the record before it, if replicas may have an unreadable one; only Kafka's rule needs it
     tail,            \* the records after it, whose appends were given up
     loading,         \* the coordinator has loaded records that are not replicated yet
     toMark,          \* the partitions whose marker is still to be written
@@ -55,10 +56,10 @@ VARIABLES
     allocated,       \* the number of producer ids that have been handed out
     faults           \* the number of faults so far
 
-vars == <<metadata, appending, durable, tail, loading, toMark, fencing, carried, markers, told, given, answer, allocated,
-          faults>>
+vars == <<metadata, appending, durable, earlier, tail, loading, toMark, fencing, carried, markers, told, given, answer,
+          allocated, faults>>
 
-logVars     == <<durable, tail, loading>>
+logVars     == <<durable, earlier, tail, loading>>
 fenceVars   == <<fencing, carried>>
 historyVars == <<markers, told>>
 
@@ -84,6 +85,7 @@ Init ==
     /\ metadata = Forgotten(0)
     /\ appending = NoAppend
     /\ durable = Forgotten(0)
+    /\ earlier = Forgotten(0)
     /\ tail = <<>>
     /\ loading = FALSE
     /\ toMark = {}
@@ -343,6 +345,18 @@ AfterTimeout(known, append) ==
     IF append.request = "complete" THEN known
     ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ IsFailedFence(append)]
 
+LogEnd == IF tail = <<>> THEN durable ELSE tail[Len(tail)]
+
+(* The record before the last one that every in-sync replica has, once a record follows it. *)
+EarlierAfter(record) == IF "unreadable record" \in Faults THEN record ELSE earlier
+
+(* A replica that cannot read its last record does not become the coordinator.                                          *)
+(* Departs from Kafka: there it does, logs the error, and acts on the states before that record (the mutant             *)
+(* StopsAtUnreadable).                                                                                                  *)
+
+(* The record that a new coordinator takes its state from. *)
+LastRead(found) == IF found = <<>> THEN durable ELSE found[Len(found)]
+
 (* Departs from Kafka: there a new coordinator acts on all that it finds in its log, and may lose it to the next one *)
 (* (the mutant ActsOnLoaded).                                                                                        *)
 
@@ -555,6 +569,7 @@ AppendIsReplicated ==
         next   == AnswerTo(appending)
     IN  /\ ~IsIdle
         /\ durable' = LogAfter(appending).durable
+        /\ earlier' = EarlierAfter(LogEnd)
         /\ tail' = LogAfter(appending).tail
         /\ loading' = FALSE
         /\ metadata' = GoesOn(appending)
@@ -574,12 +589,13 @@ AppendTimesOut ==
     /\ metadata' = AfterTimeout(metadata, appending)
     /\ Answers(ErrorTo(appending, "COORDINATOR_NOT_AVAILABLE"), Nobody)
     /\ appending' = NoAppend
-    /\ UNCHANGED <<durable, loading, toMark, fenceVars, historyVars, allocated>>
+    /\ UNCHANGED <<durable, earlier, loading, toMark, fenceVars, historyVars, allocated>>
 
 (* Every in-sync replica gets a record whose append was given up. *)
 ReplicateTail ==
     /\ tail # <<>>
     /\ durable' = Head(tail)
+    /\ earlier' = EarlierAfter(durable)
     /\ tail' = Tail(tail)
     /\ loading' = (loading /\ Tail(tail) # <<>>)
     /\ AnswersNobody
@@ -595,13 +611,13 @@ Failover(kept) ==
     /\ Fault("failover")
     /\ tail' = TailAfterFailover(found)
     /\ loading' = (found # <<>>)
-    /\ metadata' = Loaded(IF found = <<>> THEN durable ELSE found[kept])
+    /\ metadata' = Loaded(LastRead(found))
     /\ toMark' = ToMark(metadata')
     /\ fencing' = "none"
     /\ carried' = Nobody
     /\ Answers(ErrorTo(appending, "NOT_COORDINATOR"), Nobody)
     /\ appending' = NoAppend
-    /\ UNCHANGED <<durable, historyVars, allocated>>
+    /\ UNCHANGED <<durable, earlier, historyVars, allocated>>
 
 (* The producer ids that a request may present: none, or any. *)
 RequestProducerIds == ProducerIds \cup {NoProducerId}
@@ -765,8 +781,6 @@ GivenUpHasNoMarker ==
           \A marker \in markers : marker.number # durable.number]_vars
 GivenUpHasNoMarkerWitness ==
     durable.state \in PreparedStates /\ durable' # durable /\ durable'.state # Completed(Commits(durable))
-
-LogEnd == IF tail = <<>> THEN durable ELSE tail[Len(tail)]
 
 (* While nothing is being appended, and unless an append was given up, memory is what a new coordinator would load. *)
 MemoryIsReplay ==

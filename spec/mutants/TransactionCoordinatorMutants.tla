@@ -323,6 +323,11 @@ AbortAfterFailedMarker(partition) == Commits(metadata) /\ toMark = metadata.part
 (* for TailAfterFailover: an append of the previous coordinator is accepted, after what the new one loaded *)
 StaleAppendTaken(found) == IF IsIdle THEN found ELSE Append(found, InLog(appending.record))
 
+(* for LastRead: a new coordinator goes on with the state before a record that it cannot read, as in Kafka *)
+StopsAtUnreadable(found) ==
+    LET records == <<earlier, durable>> \o found
+    IN  records[IF "unreadable record" \in Faults THEN Len(records) - 1 ELSE Len(records)]
+
 (* for MayAct: a new coordinator acts on all that it finds in its log, as in Kafka *)
 ActsOnLoaded == TRUE
 

@@ -255,6 +255,7 @@ IndInit ==
     /\ Unless("AppendingIsPending", AppendingIsPending)
     /\ Unless("FenceIsOfOpen", FenceIsOfOpen)
     /\ durable \in FirstInLog
+    /\ earlier = Forgotten(0)
     /\ tail \in UNION {[1..n -> FirstInLog] : n \in 0..MaxTail}
     /\ loading \in BOOLEAN
     /\ fencing \in IF metadata.pending = "PREPARE_EPOCH_FENCE" THEN {"none", "InitProducerId", "timeout"} ELSE {"none"}

@@ -363,6 +363,12 @@ def stale_append_taken(
     return found if state.is_idle() else (*found, state.rules.in_log(state.appending.record))
 
 
+def stops_at_unreadable(state: TransactionCoordinator, found: tuple[TransactionMetadata, ...]) -> TransactionMetadata:
+    """For ``last_read``: a new coordinator goes on with the state before a record that it cannot read, as in Kafka."""
+    records = (state.earlier, state.durable, *found)
+    return records[-2 if "unreadable record" in state.constants.faults else -1]
+
+
 def acts_on_loaded(state: TransactionCoordinator) -> bool:
     """For ``may_act``: a new coordinator acts on all that it finds in its log, as in Kafka."""
     return True

@@ -14,6 +14,7 @@ spec variable   field                Kafka
 metadata        ``metadata``         TransactionMetadata in the coordinator's cache; ``number`` counts transactions
 appending       ``appending``        TxnTransitMetadata in appendTransactionToLog, and the response callback
 durable         ``durable``          the last record below the high watermark of the partition of __transaction_state
+earlier         ``earlier``          the record before it, where replicas may have an unreadable one
 tail            ``tail``             the records after it, whose callback was called with an error
 loading         ``loading``          TransactionStateManager.loadingPartitions
 toMark          ``to_mark``          TransactionMetadata.topicPartitions while markers are sent
@@ -64,7 +65,8 @@ class Constants:
         max_epoch: the largest epoch there is; 32767 in Kafka.
         partitions: those that can be in a transaction.
         versions: the transaction versions of requests: of 1 and 2.
-        faults: what may go wrong: of "append times out", "failover", "timeout", "expiry", "no leader".
+        faults: what may go wrong: of "append times out", "failover", "timeout", "expiry", "no leader"; with
+            "unreadable record", no replica that takes over can read the last record.
         max_faults: how often.
     """
 
@@ -608,6 +610,7 @@ class TransactionCoordinator:
         "metadata",
         "appending",
         "durable",
+        "earlier",
         "tail",
         "loading",
         "toMark",
@@ -626,6 +629,7 @@ class TransactionCoordinator:
     metadata: TransactionMetadata = UNKNOWN
     appending: Appending = NO_APPEND
     durable: TransactionMetadata = UNKNOWN
+    earlier: TransactionMetadata = UNKNOWN
     tail: tuple[TransactionMetadata, ...] = ()
     loading: bool = False
     to_mark: frozenset[str] = frozenset()
@@ -870,6 +874,24 @@ class TransactionCoordinator:
         """The log after an append that every in-sync replica has, and with it all records before."""
         return LogState(durable=self.rules.in_log(append.record), tail=())
 
+    def log_end(self) -> TransactionMetadata:
+        """The last record of the log."""
+        return self.tail[-1] if self.tail else self.durable
+
+    def earlier_after(self, record: TransactionMetadata) -> TransactionMetadata:
+        """The record before the last one that every in-sync replica has, once a record follows it."""
+        return record if "unreadable record" in self.constants.faults else self.earlier
+
+    def last_read(self, found: tuple[TransactionMetadata, ...]) -> TransactionMetadata:
+        """The record that a new coordinator takes its state from.
+
+        A replica that cannot read its last record does not become the coordinator.
+
+        Departs from Kafka: there it does, logs the error, and acts on the states before that record (the mutant
+        StopsAtUnreadable).
+        """
+        return found[-1] if found else self.durable
+
     def may_act(self) -> bool:
         """A new coordinator acts when what it has loaded is replicated.
 
@@ -915,6 +937,7 @@ class TransactionCoordinator:
             metadata=known,
             appending=NO_APPEND,
             durable=log.durable,
+            earlier=self.earlier_after(self.log_end()),
             tail=log.tail,
             loading=False,
             to_mark=to_mark(known),
@@ -949,7 +972,13 @@ class TransactionCoordinator:
         """
         enabled(bool(self.tail), "all records are replicated")
         durable, *tail = self.tail
-        return replace(self.answers(NO_ANSWER), durable=durable, tail=tuple(tail), loading=self.loading and bool(tail))
+        return replace(
+            self.answers(NO_ANSWER),
+            durable=durable,
+            earlier=self.earlier_after(self.durable),
+            tail=tuple(tail),
+            loading=self.loading and bool(tail),
+        )
 
     def unreplicated(self) -> tuple[TransactionMetadata, ...]:
         """The records that are not replicated, the one on its way included."""
@@ -966,7 +995,7 @@ class TransactionCoordinator:
         records = self.unreplicated()
         enabled(kept <= len(records), "there are not so many records")
         rules, found = self.rules, records[:kept]
-        known = rules.loaded(found[-1] if found else self.durable)
+        known = rules.loaded(self.last_read(found))
         after = self.fault("failover")
         return replace(
             after.answers(rules.error_to(self.appending, ErrorCode.NOT_COORDINATOR)),

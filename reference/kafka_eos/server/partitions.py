@@ -90,7 +90,8 @@ class Leader:
         log_start_offset: the first offset that may be read.
         state: the state of its machine.
         transactions: the rules of what readers may see of it.
-        last_timestamps: when each producer wrote last, in milliseconds since the epoch.
+        last_timestamps: when each producer wrote last, in milliseconds since the epoch, by the server's clock. Kafka
+            takes the timestamps of its records (finding old-timestamps).
         watchers: callbacks for a change.
     """
 
