@@ -56,9 +56,10 @@ EVENTS = (
 
 
 def say(saw: str, **what: Any) -> None:
-    """Print an event."""
+    """Print an event, in one piece, as several threads print theirs."""
     assert saw in EVENTS, saw
-    print(json.dumps({"saw": saw, **what}), flush=True)
+    sys.stdout.write(json.dumps({"saw": saw, **what}) + "\n")
+    sys.stdout.flush()
 
 
 def key_of(number: int) -> str | None:
