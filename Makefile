@@ -11,6 +11,7 @@ JARS := build/jars
 LIBRARIES := build/libraries
 TOURS := tests/checks/testing/libraries
 VERDICTS := build/verdicts
+GREEN := build/thorough
 # Not `mutants`: its functions are rules with an error in them, and with another error they are mutants as before.
 ROOMS := formats wire server clients histories audit watch conform testing traces walks graphs models tla matrix proofs lab ledger
 MAVEN := mvn -q -B --no-transfer-progress
@@ -39,8 +40,11 @@ build/.tests-compiled: # in a new clone a first process compiles the tests, so t
 	@$(BIN)/pytest -qq --collect-only > /dev/null || true
 	@mkdir -p $(@D) && touch $@
 
-test-all: setup $(VENV)/.installed-bench $(VENV)/.installed-book $(JARS)/kafka/.copied $(JARS)/kafka-4.4/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint ## every test, with every peer and client library, and every graph of the full tier
-	$(PYTEST)
+# With -k a room that fails does not end the others.
+thorough: setup $(JARS)/kafka/.copied $(JARS)/kafka-4.4/.copied $(JARS)/kafka-3.9/.copied ## the tests that `make test` leaves out, room by room: those not yet green on these sources (ROOM=tests/checks/lab: of that one)
+	@$(MAKE) --no-print-directory -k $(patsubst %,$(GREEN)/%.green,$(ROOM:/=))
+
+test-all: setup $(VENV)/.installed-bench $(VENV)/.installed-book $(JARS)/kafka/.copied $(JARS)/kafka-4.4/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint quick-tests thorough ## every test, with every peer and client library, and every graph of the full tier
 	$(KAFKA_EOS) check graphs --tier full --json $(VERDICTS)/graphs-full.json
 
 # mypy takes the time in which the tests beside it wait.
@@ -150,7 +154,7 @@ lock: ## write the lock files again (needs pip-tools)
 	  --extra book -c requirements/main.lock -o requirements/book.lock pyproject.toml
 
 clean: ## remove the output of the targets, except .venv and the jars
-	rm -rf $(VERDICTS) build/models build/report.html build/report.json build/recording build/book build/book-source build/book-doctrees
+	rm -rf $(VERDICTS) $(GREEN) build/models build/report.html build/report.json build/recording build/book build/book-source build/book-doctrees
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -190,4 +194,22 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all check setup test quick-tests test-all lint proofs mutants code-mutants model-check model-check-deep conformance findings sinks replay report book record costs peers kafka-tests broker-mutants bench soak fuzz schemas libraries lock clean help
+# The rooms with tests that `make test` leaves out. Of tests, a room depends on its own and on what all of them share.
+ROOM ?= $(sort $(shell grep -rl --include='*.py' 'pytest\.mark\.thorough' tests | cut -d / -f 1-3))
+SHARED := tests/conftest.py tests/checks/conftest.py tests/java tests/vectors
+SOURCES = $(wildcard $(shell git ls-files . ':!tests'; git ls-files $(SHARED) $*))
+
+# What only these rooms need, and without which some of their tests are skipped.
+$(GREEN)/tests/checks/book.green: | $(VENV)/.installed-book
+$(GREEN)/tests/checks/conform.green: | $(JARS)/kafka-tests/.copied
+$(GREEN)/tests/checks/testing.green: | $(VENV)/.installed-bench $(JARS)/streams/.copied libraries
+
+.SECONDEXPANSION:
+# The stamp is as old as the start of the tests, so that what was changed meanwhile is tested again.
+# pytest ends with 5 if no test is marked.
+$(GREEN)/%.green: $$(SOURCES) | %
+	@mkdir -p $(@D) && touch $@.started
+	$(PYTEST) -m thorough $* || [ $$? = 5 ]
+	@mv $@.started $@
+
+.PHONY: all check setup test quick-tests thorough test-all lint proofs mutants code-mutants model-check model-check-deep conformance findings sinks replay report book record costs peers kafka-tests broker-mutants bench soak fuzz schemas libraries lock clean help

@@ -1,20 +1,19 @@
 """The coordinator's proof holds, it can fail, and its assumptions are compared with the reference."""
 
 import re
-from dataclasses import replace
 
 import pytest
 import z3
 
 from kafka_eos.errors import NotEnabled
 from kafka_eos.machines.leader import MAX_EPOCH
-from kafka_eos.machines.machine import Action, actions
+from kafka_eos.machines.machine import actions
 from kafka_eos.machines.transaction_coordinator import NO_EPOCH, Constants, TransactionCoordinator
 from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.proofs import coordinator
 from kafka_eos_checks.proofs.induction import Proof, Query, ask, discharge, minimal
-from kafka_eos_checks.proofs.symbolic import Condition, Number, Outcome, explore
+from kafka_eos_checks.proofs.symbolic import Condition, Number, explore
 
 CONSTANTS = Constants(
     producer_ids=frozenset({0}),
@@ -46,17 +45,8 @@ def test_a_decision_is_final_and_no_epoch_is_handed_out_twice(proof: Proof) -> N
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 
 
-EXPLORED_ELSEWHERE = {"WriteMarker", "AppendIsReplicated", "AbortFenced", "HandleEndTxn"}
-"""The actions whose ways the tests below and those of fencing look for, too, with a rule of them mutated."""
-
-
 @pytest.mark.thorough  # `make` proves the same
-def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(machine: type[TransactionCoordinator], act: Action) -> list[Outcome]:
-        return [] if act.name in EXPLORED_ELSEWHERE else coordinator.run_action(machine, act)
-
-    monkeypatch.setattr(coordinator, "ASKING", replace(coordinator.ASKING, run=run))
-    queries = list(coordinator.queries({}))
+def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
     proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
     every = {
         (act.name, conjunct.name) for act in actions(TransactionCoordinator) for conjunct in coordinator.PROOF.conjuncts
@@ -64,8 +54,6 @@ def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(monkeypatc
     assert proved == every
     witnessed = {query.step for query in queries if query.kind == "witness"}
     assert witnessed == {act.name for act in actions(TransactionCoordinator)}
-    explored = (query for query in queries if query.step not in EXPLORED_ELSEWHERE)
-    assert [f"{query.step}: {query.goal.name}" for query in explored if not ask(query, tell=False).ok] == []
 
 
 @pytest.mark.parametrize("server", [1, 2])

@@ -58,16 +58,11 @@ def test_a_read_committed_reader_gets_exactly_the_committed_records(proof: Proof
 
 
 @pytest.mark.thorough  # `make` proves the same
-def test_every_action_keeps_every_conjunct_and_the_properties_follow(monkeypatch: pytest.MonkeyPatch) -> None:
-    for others in ("of_laws", "_as_in_kafka"):  # they take most of the time
-        monkeypatch.setattr(reading, others, lambda *_: ())
-    queries = list(reading.queries({}))
+def test_every_action_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
     proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
     assert proved == {(act.name, conjunct.name) for act in actions(Consumer) for conjunct in reading.PROOF.conjuncts}
     taken = {query.step for query in queries if query.kind == "witness"}
     assert taken == {act.name for act in actions(Consumer)} - {"Clean", "FetchUncommitted", "FetchAndHold"}
-    failing = (query for query in queries if not ask(query, tell=False).ok)
-    assert [f"{query.kind}, {query.step}: {query.goal.name}" for query in failing] == []
 
 
 @pytest.mark.thorough

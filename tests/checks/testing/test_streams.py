@@ -91,9 +91,9 @@ class JavaProgram:
         """Return the program's output so far."""
         return self._output.read_text(encoding="utf-8", errors="replace")
 
-    def wait_for(self, pattern: str, seconds: float = 90.0) -> None:
-        """Wait for a line that matches a pattern."""
-        deadline = time.monotonic() + seconds
+    def wait_for(self, pattern: str) -> None:
+        """Wait for a line that matches a pattern; on a busy computer this takes minutes."""
+        deadline = time.monotonic() + DRIVER_SECONDS
         while re.search(pattern, self.said()) is None:
             waits = self._process.poll() is None and time.monotonic() < deadline
             assert waits, f"no {pattern!r} in\n{self.said()[-4000:]}"

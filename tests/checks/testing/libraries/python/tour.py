@@ -8,9 +8,11 @@ same constants and print the same events.
 
 import json
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -54,9 +56,10 @@ EVENTS = (
 
 
 def say(saw: str, **what: Any) -> None:
-    """Print an event."""
+    """Print an event, in one piece, as several threads print theirs."""
     assert saw in EVENTS, saw
-    print(json.dumps({"saw": saw, **what}), flush=True)
+    sys.stdout.write(json.dumps({"saw": saw, **what}) + "\n")
+    sys.stdout.flush()
 
 
 def key_of(number: int) -> str | None:
@@ -88,6 +91,31 @@ def again(call: Callable[[], T], error: type[Exception], seconds: float = 60.0) 
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
+
+
+class NotInTime(Exception):  # noqa: N818 - what happened
+    """Raised if a call does not return in time."""
+
+
+def in_time(call: Callable[..., None], *arguments: Any, seconds: float) -> None:
+    """Call in a thread, which is abandoned if the call does not return.
+
+    Raises:
+        NotInTime: if the call does not return in time.
+    """
+    outcome = Future[None]()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call(*arguments))
+        except Exception as error:  # noqa: BLE001 - the caller's
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        outcome.result(seconds)
+    except TimeoutError as error:
+        raise NotInTime("the call did not return") from error
 
 
 def text(data: bytes | None) -> str | None:

@@ -10,10 +10,11 @@ import kafka
 import tour
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError
-from tour import again, say, text, wait_until
+from tour import NotInTime, again, in_time, say, text, wait_until
 
 SECONDS = 60.0
 SENDING_SECONDS = 10.0  # after which the tour gives a transaction up
+CALL_SECONDS = 30.0  # kafka-python 3.0 drops a request, and waits for ever, if the coordinator refuses the connection
 BOOTSTRAP, NAME, KEEP = tour.arguments()
 RECORDS, TRANSACTIONS, COPIES = (f"{NAME}-{end}" for end in tour.PARTITIONS)
 ADMIN = kafka.KafkaAdminClient(bootstrap_servers=BOOTSTRAP)
@@ -88,15 +89,15 @@ class Transactions:
         try:
             if self._producer is None:
                 self._producer = kafka.KafkaProducer(bootstrap_servers=BOOTSTRAP, transactional_id=self._id)
-                self._producer.init_transactions()
+                in_time(self._producer.init_transactions, seconds=CALL_SECONDS)
             self._producer.begin_transaction()
             write(self._producer)
             committing = commit
             if commit:
-                self._producer.commit_transaction()
+                in_time(self._producer.commit_transaction, seconds=CALL_SECONDS)
             else:
-                self._producer.abort_transaction()
-        except KafkaError as error:
+                in_time(self._producer.abort_transaction, seconds=CALL_SECONDS)
+        except (KafkaError, NotInTime) as error:
             self.close()
             return ("unknown" if committing else "aborted"), str(error)
         return ("committed" if commit else "aborted"), None
@@ -166,7 +167,8 @@ def copy() -> None:
                 kafka.TopicPartition(RECORDS, partition): kafka.OffsetAndMetadata(offset, "", -1)
                 for partition, offset in behind.items()
             }
-            producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+            send = producer.send_offsets_to_transaction
+            in_time(send, offsets, consumer.group_metadata(), seconds=CALL_SECONDS)
 
         outcome, error = transactions.run(write)
         inputs = [[message.partition, message.offset] for message in batch]

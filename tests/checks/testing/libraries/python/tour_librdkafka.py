@@ -8,10 +8,10 @@ from typing import Any
 import confluent_kafka as ck
 import tour
 from confluent_kafka import admin as ca
-from tour import say, text, wait_until
+from tour import NotInTime, in_time, say, text, wait_until
 
 SECONDS = 60.0
-OFFSETS_SECONDS = 5.0
+OFFSETS_SECONDS = 5.0  # librdkafka 2.16 may send them for ever when the coordinator was killed; Kafka's as well
 BOOTSTRAP, NAME, KEEP = tour.arguments()
 RECORDS, TRANSACTIONS, COPIES = (f"{NAME}-{end}" for end in tour.PARTITIONS)
 ADMIN = ca.AdminClient({"bootstrap.servers": BOOTSTRAP})
@@ -80,37 +80,6 @@ def end(topic: str, partitions: int) -> None:
     for partition in range(partitions):
         producer.produce(topic, tour.END, partition=partition)
     assert producer.flush(2 * SECONDS) == 0
-
-
-class NotInTime(Exception):  # noqa: N818 - what happened
-    """Raised if a call does not return in time."""
-
-
-def in_time(call: Callable[[], None]) -> None:
-    """Call in a thread, which is abandoned if the call does not return.
-
-        librdkafka 2.16 may send offsets for ever, beyond its timeout, when the coordinator was killed; Kafka's as well.
-
-    Raises:
-        NotInTime: if the call does not return in time.
-    """
-    outcome: list[BaseException | None] = []
-
-    def run() -> None:
-        try:
-            call()
-        except ck.KafkaException as error:
-            outcome.append(error)
-        else:
-            outcome.append(None)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(2 * OFFSETS_SECONDS)
-    if not outcome:
-        raise NotInTime("sending offsets")
-    if outcome[0] is not None:
-        raise outcome[0]
 
 
 class Transactions:
@@ -227,7 +196,8 @@ def copy() -> None:
                 producer.produce(COPIES, f"{message.partition()}-{message.offset()}")
             offsets = [ck.TopicPartition(RECORDS, partition, offset) for partition, offset in behind.items()]
             metadata = consumer.consumer_group_metadata()
-            in_time(lambda: producer.send_offsets_to_transaction(offsets, metadata, OFFSETS_SECONDS))
+            send = producer.send_offsets_to_transaction
+            in_time(send, offsets, metadata, OFFSETS_SECONDS, seconds=2 * OFFSETS_SECONDS)
 
         outcome, error = transactions.run(write)
         inputs = [[message.partition(), message.offset()] for message in batch]
