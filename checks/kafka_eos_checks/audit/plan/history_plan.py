@@ -136,6 +136,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     follow_bucket,
     input_bucket,
     join_bucket,
+    join_facts,
     judge_applications,
     judge_producers,
     judge_run,
@@ -152,6 +153,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     producer_bucket,
     read_moves,
     read_range,
+    runs_of,
     seek_events,
 )
 from kafka_eos_checks.audit.plan.sought import SOUGHT, fetch_events, starts_of
@@ -167,7 +169,7 @@ from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog
 
-BUCKET_BYTES = 96 << 20  # of histories and logs for each bucket, whose rows are joined together
+BUCKET_BYTES = 256 << 20  # of histories and logs for each bucket, whose rows are joined together
 MOST_BUCKETS = 4096
 OF_REQUESTS = (REFUSED, NOT_AS_SENT)  # the rules over the requests of producers
 
@@ -219,11 +221,12 @@ def read_histories(
     starts = starts_of(parts)
     reading = partial(read_range, buckets=buckets, logged=logged)
     read = engine.map(reading, parts, [part.size for _, part in parts], "histories")
-    failed, facts, changes = engine.collect_each(*((kind, [read]) for kind in (FAILED, FACTS, CHANGED)))
+    joined = engine.regroup(join_facts, (FACTS,), read, label="facts of histories")
+    failed, facts, changes = engine.collect_each((FAILED, [read]), (FACTS, [joined]), (CHANGED, [read]))
     if failed:
         _, (number, at, reason) = min(failed, key=lambda each: each[1][:2])
         raise MalformedHistory(str(files[number]), line_of(files[number], at), reason)
-    runs = _runs_of(own for _, own in facts)
+    runs = runs_of(own for _, own in facts)
     topics = set[str]().union(*(run.topics for run in runs))
     numbered = [(number, log) for number, log in enumerate(logs) if log.has_records]
     chosen, groups = (
@@ -244,17 +247,6 @@ def read_histories(
         groups,
         declared,
     )
-
-
-def _runs_of(facts: Iterable[RunFacts]) -> list[RunFacts]:
-    """The facts of each run, in the order in which the runs start."""
-    runs: dict[str, RunFacts] = {}
-    for each in facts:
-        if each.run in runs:
-            runs[each.run].add(each)
-        else:
-            runs[each.run] = each
-    return sorted(runs.values(), key=lambda run: run.first)
 
 
 def _tell_of_applications(runs: Sequence[RunFacts]) -> bool:

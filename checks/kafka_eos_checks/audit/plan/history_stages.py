@@ -165,6 +165,7 @@ FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR, SUSPECT_KEYS = range(60, 71)
 TANGLED, BLOCKS, DECLARED, SHOWN, CLIENTS, PRODUCERS, ACCUSED, LINKS, SUSPECTED = range(71, 80)
 SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED, APPLIED = range(80, 89)  # of applications
+FACTS_TASKS = 8  # that join the facts of runs, of which each range has those of all its clients and groups
 COMMIT_BYTES = 150  # approximate size of a committed offset between stages
 _NAMES = {  # figures of the joins -> figures of the rules
     "lost": (LOST, "checked"),
@@ -199,6 +200,23 @@ def read_range(item: tuple[int, Range], *, buckets: int, logged: Hashes) -> Iter
         yield Row(FAILED, 0, (number, error.line & ((1 << AT_BITS) - 1), error.reason))
 
 
+def join_facts(key: int, facts: Iterable[RunFacts]) -> Iterator[Row]:
+    """Join the facts that ranges have of the same run."""
+    for run in runs_of(facts):
+        yield Row(FACTS, key, run)
+
+
+def runs_of(facts: Iterable[RunFacts]) -> list[RunFacts]:
+    """The facts of each run, in the order in which the runs start."""
+    runs: dict[str, RunFacts] = {}
+    for each in facts:
+        if each.run in runs:
+            runs[each.run].add(each)
+        else:
+            runs[each.run] = each
+    return sorted(runs.values(), key=lambda run: run.first)
+
+
 def read_moves(item: tuple[int, Range], *, buckets: int, of: Mapping[str, Hashes]) -> Iterator[Row]:
     """Read a range of a history again: all moves of some readers, each by itself; ``of``: the readers of each run."""
     for each in _told_in(*item):
@@ -214,7 +232,7 @@ def _told_in(number: int, part: Range) -> Iterator[Told]:
 
 def _told_rows(each: Told, buckets: int, logged: Hashes) -> Iterator[Row]:
     run, kind = each.facts.run, each.rows["what"]
-    yield Row(FACTS, 0, each.facts)
+    yield Row(FACTS, each.facts.first % FACTS_TASKS, each.facts)
     yield from _scattered(VALUES, run, each.rows[np.isin(kind, VALUED)], "key", buckets)
     yield from _scattered(ENDINGS, run, each.rows[np.isin(kind, ENDS)], "ended", buckets)
     moves, steps = fold_moves(moves_of(each.rows), logged)
