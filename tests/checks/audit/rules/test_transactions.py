@@ -36,7 +36,7 @@ from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
-from kafka_eos_checks.audit.moments import GRACE_MS, LONGEST_MS, SKEW_MS, Source
+from kafka_eos_checks.audit.moments import GRACE_MS, LONGEST_MS, SKEW_MS, Source, in_words, span
 from kafka_eos_checks.audit.oracle.oracle import readable_transactions
 from kafka_eos_checks.audit.oracle.random_clusters import by_steps
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
@@ -583,7 +583,15 @@ def test_without_a_coordinator_data_hang_after_the_longest_timeout_and_its_grace
     transactions = read_transactions(*find_logs(tmp_path))
     nobody = SimpleNamespace(owner=lambda _: None, logs=[])
     moments = at_the_moment(NOW + LONGEST_MS + GRACE_MS + later_ms)
-    assert fate_of(transactions, transactions.open[PID], nobody, moments).kind is kind
+    fate = fate_of(transactions, transactions.open[PID], nobody, moments)
+    nobodys = "no given log of __transaction_state names its producer"
+    limit = f"no transaction may take more than {span(LONGEST_MS)} (transaction.max.timeout.ms)"
+    age = span(LONGEST_MS + GRACE_MS + 1)
+    said = nobodys if kind is Kind.NOT_JUDGED else f"open for at least {age}, and {limit}; {nobodys}"
+    assert (fate.kind, fate.why) == (kind, said)
+
+
+STATE = "the coordinator has 't' ONGOING with producer 7 epoch 0"
 
 
 @pytest.mark.parametrize(("later_ms", "kind"), [(0, Kind.TOLD), (1, Kind.VIOLATION)])
@@ -596,7 +604,11 @@ def test_a_coordinator_that_has_not_aborted_after_its_timeout_and_its_grace_neve
     transactions, log = read_transactions(data), follow_coordinator_log(states)
     coordinators = SimpleNamespace(owner=lambda _: (log, log.ids["t"]))
     moments = at_the_moment(NOW + 60_000 + GRACE_MS + later_ms)
-    assert fate_of(transactions, transactions.open[PID], coordinators, moments).kind is kind
+    fate = fate_of(transactions, transactions.open[PID], coordinators, moments)
+    due = f"{in_words(NOW + 60_000)} (timeout 1 min)"
+    late = f"and should have aborted it at {due}, {span(GRACE_MS + 1)} ago"
+    said = f"will end: {STATE} and aborts it at {due} at the latest" if kind is Kind.TOLD else f"{STATE} {late}"
+    assert (fate.kind, fate.why) == (kind, said)
 
 
 @pytest.mark.parametrize(
