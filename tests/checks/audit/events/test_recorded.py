@@ -205,6 +205,20 @@ def test_the_facts_of_a_run_are_those_of_its_parts_in_any_order(step: int) -> No
     assert all(getattr(first, field.name) != field.default for field in fields(first)), "each is told of"
 
 
+def test_requests_ask_for_the_topics_of_batches_and_of_offsets_and_for_groups() -> None:
+    asked = Asked()
+    for action, topic, group in [
+        ("Produce", "a", None),
+        ("Produce", None, None),
+        ("TxnOffsetCommit", "b", "g"),
+        ("TxnOffsetCommit", "c", "g"),
+        ("TxnOffsetCommit", None, "h"),
+        ("Poll", "d", "i"),
+    ]:
+        asked.add(action, topic, group)
+    assert asked == Asked({"a", "b", "c"}, {"g": {"b", "c"}, "h": set()})
+
+
 @pytest.mark.parametrize("step", [1, -1])
 def test_parts_of_a_run_with_several_processes_and_groups_are_joined_name_by_name(step: int) -> None:
     def asked(**groups: set[str]) -> Asked:
