@@ -21,6 +21,9 @@ from kafka_eos_checks.audit.events.recorded import (
     SENDS_OFFSET,
     STORED_OFFSET,
     UNCLEAR,
+    Asked,
+    Member,
+    RunFacts,
     Told,
     name_hash,
     place_hash,
@@ -200,6 +203,50 @@ def test_the_facts_of_a_run_are_those_of_its_parts_in_any_order(step: int) -> No
     assert len(first.spans) == len(made)
     assert replace(first, spans=whole.facts.spans) == whole.facts
     assert all(getattr(first, field.name) != field.default for field in fields(first)), "each is told of"
+
+
+def test_requests_ask_for_the_topics_of_batches_and_of_offsets_and_for_groups() -> None:
+    asked = Asked()
+    for action, topic, group in [
+        ("Produce", "a", None),
+        ("Produce", None, None),
+        ("TxnOffsetCommit", "b", "g"),
+        ("TxnOffsetCommit", "c", "g"),
+        ("TxnOffsetCommit", None, "h"),
+        ("Poll", "d", "i"),
+    ]:
+        asked.add(action, topic, group)
+    assert asked == Asked({"a", "b", "c"}, {"g": {"b", "c"}, "h": set()})
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_parts_of_a_run_with_several_processes_and_groups_are_joined_name_by_name(step: int) -> None:
+    def asked(**groups: set[str]) -> Asked:
+        return Asked(groups=groups)
+
+    early, late, other = Member(5, 1, 10, 40), Member(5, 2, 20, 30), Member(6, 3, 3, 3)
+    one = RunFacts(
+        "r",
+        0,
+        telling={1: 7, 2: 8, 3: 9},
+        asked=asked(g={"a"}, h={"b"}),
+        members={1: early, 2: early, 3: other},
+        first_given={1: (0, 5, 1), 2: (1, 4, 2)},
+    )
+    two = RunFacts(
+        "r",
+        1,
+        telling={1: 9, 2: 6, 4: 1},
+        asked=asked(g={"c"}, h={"d"}, i={"e"}),
+        members={1: late, 2: other, 4: late},
+        first_given={1: (0, 3, 9), 2: (1, 6, 0), 3: (2, 2, 2)},
+    )
+    first, second = (one, two)[::step]
+    first.add(second)
+    assert first.telling == {1: 7, 2: 6, 3: 9, 4: 1}
+    assert first.asked == asked(g={"a", "c"}, h={"b", "d"}, i={"e"})
+    assert first.members == {1: Member(5, 1, 10, 30), 2: Member(0, 1, 10, 3), 3: other, 4: late}
+    assert first.first_given == {1: (0, 3, 9), 2: (1, 4, 2), 3: (2, 2, 2)}
 
 
 def test_an_input_may_be_in_a_partition_that_no_event_names() -> None:

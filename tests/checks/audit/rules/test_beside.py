@@ -38,7 +38,7 @@ from kafka_eos_checks.audit.rules.beside import (
     files_of,
     judge_index,
 )
-from kafka_eos_checks.audit.rules.log import Batch
+from kafka_eos_checks.audit.rules.log import Batch, Subject
 from kafka_eos_checks.audit.rules.transactions.partitions import read_transactions
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.order import stable_order
@@ -638,3 +638,19 @@ def test_replicas_differ_if_one_has_a_marker_where_the_other_has_data() -> None:
     columns = {name: np.zeros(3, np.int64) for name in beside.REPLICA_COLUMNS}
     others = columns | {"attributes": np.array([0, headers.CONTROL_MASK, headers.TRANSACTIONAL_MASK])}
     assert beside._differ(columns, others).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_what_is_next_to_several_logs_is_added_up_and_the_first_unknown_place_kept(step: int) -> None:
+    finding = Finding(rule=SNAPSHOT, topic="t", partition=0)
+    one = Beside([finding], first={SNAPSHOT: Subject("t", 0, 9), ABORTED_INDEX: Subject("t", 0, 3)})
+    two = Beside([replace(finding, topic="u")], first={SNAPSHOT: Subject("t", 0, 4), ABORTED_INDEX: Subject("t", 0, 8)})
+    for more, part in ((1, one), (10, two)):
+        for number, (rule, figures) in enumerate(part.figures.items(), 1):
+            for name in figures:
+                part.count(rule, name, more * number)
+    parts = (one, two)[::step]
+    parts[0].add(parts[1])
+    assert sorted(each.topic for each in parts[0].findings) == ["t", "u"]
+    assert parts[0].first == {SNAPSHOT: Subject("t", 0, 4), ABORTED_INDEX: Subject("t", 0, 3)}
+    assert [set(figures.values()) for figures in parts[0].figures.values()] == [{11}, {22}, {33}]

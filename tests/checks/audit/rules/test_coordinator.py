@@ -198,6 +198,29 @@ def test_an_illegal_transition_is_found_once(
     assert rules(log_of(tmp_path, *values)) == [(ILLEGAL_TRANSITION, offset)]
 
 
+SAID = {
+    "the first epoch": "EMPTY of producer 7 epoch 1 after nothing: the first state is not EMPTY at epoch 0",
+    "an epoch raised twice by an abort": "PREPARE_ABORT of producer 7 epoch 2 after ONGOING of producer 7 epoch 0: "
+    "expected epoch 0 or 1",
+    "a timeout that the decision changes": "PREPARE_COMMIT of producer 7 epoch 0 after ONGOING of producer 7 epoch 0: "
+    "expected a timeout of 60000 ms, not 59999 ms",
+    "a start that new partitions change": "ONGOING of producer 7 epoch 0 after ONGOING of producer 7 epoch 0: "
+    f"expected a start at {NOW} ms, not {NOW + 1} ms",
+    "a start without a transaction": "EMPTY of producer 7 epoch 0 after nothing: "
+    f"no transaction, and a start at {NOW + 1} ms",
+    "another previous producer id": "PREPARE_COMMIT of producer 7 epoch 0 after ONGOING of producer 7 epoch 0: "
+    "expected previous producer 7, not 8",
+    "a next producer id after the end": "COMPLETE_COMMIT of producer 7 epoch 0 after PREPARE_COMMIT of producer 7 "
+    "epoch 0: no transaction to end, and next producer 8 epoch -1",
+}
+
+
+def test_a_transition_is_told_with_both_states_and_what_was_expected(tmp_path: Path) -> None:
+    for name, said in SAID.items():
+        [finding] = log_of(tmp_path / name, *ILLEGAL[name][0]).findings
+        assert finding.evidence == f"'t': {said}", name
+
+
 @pytest.mark.parametrize(
     ("prepared", "completed"), [(PREPARE_COMMIT, COMPLETE_ABORT), (PREPARE_ABORT, COMPLETE_COMMIT)]
 )

@@ -90,3 +90,7 @@ def test_identities_that_are_joined_in_any_order_name_the_first_record(order: in
     for number in range(3)[::order]:
         whole.add(Identities.of([((("in", 0), number), f"v{number}")], []))
     assert whole == Identities({INPUT: ((("in", 0), 0), "v0")})
+    read, written = (("in", 0), 4), (("out", 0), 2)
+    parts = [Identities({INPUT: (read, "a"), OUTPUT: (written, "b")}, shared=True), Identities()][::order]
+    parts[0].add(parts[1])
+    assert parts[0] == Identities({INPUT: (read, "a"), OUTPUT: (written, "b")}, shared=True)

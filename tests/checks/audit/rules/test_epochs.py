@@ -93,6 +93,8 @@ def test_a_line_that_disagrees_with_the_batches_is_found(
     [finding] = found
     assert (finding.offset, finding.file, finding.is_violation) == (place, LEADER_EPOCH_CHECKPOINT, True)
     assert evidence in finding.evidence
+    due = "; by the batches its lines are `0 0`, `3 30`, `4 50`"
+    assert finding.evidence.endswith(evidence if "comes after" in evidence else due)
     assert "remove leader-epoch-checkpoint and *.index in its orders-0" in verdict.advice
 
 

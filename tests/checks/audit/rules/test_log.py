@@ -199,8 +199,23 @@ def test_a_batch_whose_segment_cannot_hold_its_offset_is_ignored() -> None:
     for offset, is_wrong in ((4, True), (5, False), (10, True), (11, True), (9, False)):
         log, violation = log.append(plain(offset), room)
         assert (violation is not None and violation.rule == ORDER) is is_wrong, offset
-        assert violation is None or violation.evidence.endswith("its segment's range 5 to 9")
+        told = f"base offset {offset} is not in its segment's range 5 to 9"
+        assert violation is None or violation.evidence.partition("; ")[0] == told
     assert (log.end, log.holes, log.whole) == (10, 1, False)
+
+
+def test_a_violation_is_told_with_what_the_log_has_and_what_came_before() -> None:
+    said = {
+        "epoch 1 after epoch 3": [data(0, 0, epoch=3), data(1, 0, epoch=1)],
+        "no transactional bit at epoch 2, in an open transaction": [inside(0, 0, epoch=2), data(1, 1, epoch=2)],
+        "sequence 5, expected 1 at epoch 2": [data(0, 0, epoch=2), data(1, 5, epoch=2)],
+        "sequence 3 again, the last was 4 at epoch 2": [data(0, 0, count=5, epoch=2), data(5, 3, epoch=2)],
+        "begins with sequence 4 at epoch 2: those before are lost, or were written to a topic of this name that was"
+        " deleted": [data(0, 4, epoch=2)],
+        "base offset 3 is not above the last offset 9 before it": [plain(9), plain(3)],
+        "leader epoch 1 after leader epoch 3": [led(0, 3), led(1, 1)],
+    }
+    assert [violation.evidence for log in said.values() for _, violation in audit_log(log)] == list(said)
 
 
 def test_of_subjects_that_could_not_be_judged_the_first_by_place_is_kept_whichever_was_counted_first() -> None:

@@ -87,6 +87,12 @@ def found(events: Sequence[Event], *logs: PartitionLog) -> list[tuple[str, int |
     return judged(events, *logs)[0]
 
 
+def said(events: Sequence[Event], *logs: PartitionLog) -> list[str]:
+    """The evidence of each finding."""
+    result = join([replace(each, order=number) for number, each in enumerate(events)], logs)
+    return [finding.evidence for finding in result.findings]
+
+
 def test_a_null_value_is_a_null_record_and_no_name_of_a_record(tmp_path: Path) -> None:
     log = log_of(tmp_path, None, COMMIT, "a", COMMIT, None)
     null = [event("Poll", "ok", "reader", offset, value=None) for offset in (0, 2)]
@@ -111,7 +117,8 @@ def test_an_aborted_record_of_a_committed_transaction_is_found_missing_once_per_
     events = [event("Send", "invoke", value="b", transaction=1), *transaction(1, "a", "Commit", 0)]
     [finding] = join([replace(each, order=number) for number, each in enumerate(events)], [log]).findings
     assert (finding.rule, finding.file, finding.offset) == (COMMITTED_MISSING, f"{0:020d}.log", 1)
-    assert "transaction 1 is committed; 'b' is aborted (marker at offset 2)" in finding.evidence
+    told = "p was told that its transaction 1 is committed; 'b' is aborted (marker at offset 2)"
+    assert finding.evidence == told
 
 
 def test_a_record_of_a_committed_transaction_that_is_nowhere_is_missing_or_if_acknowledged_lost(tmp_path: Path) -> None:
@@ -170,7 +177,9 @@ def test_a_reader_that_skips_a_committed_record_is_found_and_may_skip_an_aborted
     log = log_of(tmp_path, "a", ABORT, "b", "c", COMMIT)
     assert found([end(0), poll(2, "b"), poll(3, "c"), end(5)], log) == []
     assert found([end(0), poll(3, "c"), end(5)], log) == [(POLL_SKIP, 2)]
+    assert said([end(0), poll(3, "c"), end(5)], log) == ["reader went from offset 0 to 3 and was not given 'b'"]
     assert found([end(0), end(5)], log) == [(POLL_SKIP, 2)]
+    assert said([end(0), end(5)], log) == ["reader went from offset 0 to 5 and was not given 'b' and 1 more"]
     assert found([poll(3, "c"), end(5)], log) == [], "nobody knows where it began"
     crashed = [end(0), event("Crash", "ok", "reader"), poll(3, "c")]
     assert found(crashed, log) == []
@@ -227,6 +236,8 @@ def test_two_values_at_one_offset_are_inconsistent_whoever_was_told_and_whatever
     assert found([other], log) == [(INCONSISTENT, 0)]
     sent = event("Send", "ok", "p", 0, value="a")
     assert found([sent, other]) == [(INCONSISTENT, 0)]
+    assert said([poll(0, "a"), other]) == ["reader was told of 'a', other of 'z'"]
+    assert said([other], log) == ["other was given 'z', the log has 'a'"]
 
 
 def test_a_record_that_was_given_where_the_log_has_a_marker_or_ended_is_inconsistent(tmp_path: Path) -> None:
@@ -261,6 +272,8 @@ def test_a_record_that_is_given_before_anybody_asks_to_commit_it_is_found_once_f
     a, b = (transaction(1, value, "Commit", offset) for offset, value in enumerate("ab"))
     early = [a[0], b[0], poll(0, "a"), poll(1, "b"), *a[1:]]
     assert found(early, log) == [(PRECOMMITTED, 0)]
+    told = "event 2: reader was given 'a', and p had not asked to commit its transaction 1 yet"
+    assert said(early, log) == [told]
     assert found([a[0], b[0], *a[2:3], poll(0, "a"), poll(1, "b"), *a[3:]], log) == []
     itself = [replace(each, process="p") for each in (poll(0, "a"),)]
     assert found([a[0], *itself, *a[1:]], log) == [(PRECOMMITTED, 0)]
@@ -286,6 +299,8 @@ def test_a_record_of_an_aborted_or_open_transaction_that_a_reader_was_given_is_f
     log = log_of(tmp_path, "a", "b", ABORT, "c")
     assert found([poll(0, "a"), poll(1, "b")], log) == [(ABORTED_DELIVERED, 0)]
     assert found([poll(3, "c")], log) == [(ABORTED_DELIVERED, 3)]
+    given = "whose transaction is aborted (marker at offset 2)"
+    assert said([poll(0, "a"), poll(1, "b")], log) == [f"reader was given 'a', {given}"]
     uncommitted = [replace(poll(0, "a"), isolation="read_uncommitted")]
     assert found(uncommitted, log) == []
 
@@ -323,6 +338,7 @@ def test_the_last_stable_offset_goes_back_only_with_another_leader(tmp_path: Pat
     log = log_of(tmp_path, "a", COMMIT, "b", COMMIT)
     assert found([end(2), end(2), end(4)], log) == [(POLL_SKIP, 2)]
     assert found([end(4), end(2)], log) == [(STABLE_WENT_BACK, 2)]
+    assert said([end(4), end(2)], log) == ["event 1 of reader: the end was at offset 4 before"]
     without_order = join([end(4), end(2), poll(2, "a"), poll(2, "a")], ()).findings
     assert [finding.evidence.partition(": ")[0] for finding in without_order] == ["reader", "reader"]
     assert found([end(4), event("LeaderChange", "ok", "broker"), end(2)], log) == []

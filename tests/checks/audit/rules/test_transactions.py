@@ -36,21 +36,28 @@ from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
-from kafka_eos_checks.audit.moments import GRACE_MS, LONGEST_MS, SKEW_MS, Source
+from kafka_eos_checks.audit.moments import GRACE_MS, LONGEST_MS, SKEW_MS, Source, in_words, span
 from kafka_eos_checks.audit.oracle.oracle import readable_transactions
 from kafka_eos_checks.audit.oracle.random_clusters import by_steps
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
-from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES, ILLEGAL_TRANSITION, follow_coordinator_log
+from kafka_eos_checks.audit.rules.coordinator import (
+    COORDINATOR_RULES,
+    ILLEGAL_TRANSITION,
+    Transaction,
+    follow_coordinator_log,
+)
 from kafka_eos_checks.audit.rules.rule_book import rule_of
 from kafka_eos_checks.audit.rules.transactions.coordinators import Coordinators
 from kafka_eos_checks.audit.rules.transactions.judge import fenced
 from kafka_eos_checks.audit.rules.transactions.judged import Judged
+from kafka_eos_checks.audit.rules.transactions.matching import Matching, _Group
 from kafka_eos_checks.audit.rules.transactions.missing import begins_with_zero
 from kafka_eos_checks.audit.rules.transactions.names import (
     END_DAMAGED,
     FENCED,
     HANGING,
+    INCOMPLETE,
     MOST_WAYS,
     NO_BIT,
     NO_TRANSACTION,
@@ -60,7 +67,7 @@ from kafka_eos_checks.audit.rules.transactions.names import (
     TRANSACTION_RULES,
 )
 from kafka_eos_checks.audit.rules.transactions.open import fate_of
-from kafka_eos_checks.audit.rules.transactions.partitions import read_transactions
+from kafka_eos_checks.audit.rules.transactions.partitions import Marker, read_transactions
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.recording import unpack
@@ -576,7 +583,15 @@ def test_without_a_coordinator_data_hang_after_the_longest_timeout_and_its_grace
     transactions = read_transactions(*find_logs(tmp_path))
     nobody = SimpleNamespace(owner=lambda _: None, logs=[])
     moments = at_the_moment(NOW + LONGEST_MS + GRACE_MS + later_ms)
-    assert fate_of(transactions, transactions.open[PID], nobody, moments).kind is kind
+    fate = fate_of(transactions, transactions.open[PID], nobody, moments)
+    nobodys = "no given log of __transaction_state names its producer"
+    limit = f"no transaction may take more than {span(LONGEST_MS)} (transaction.max.timeout.ms)"
+    age = span(LONGEST_MS + GRACE_MS + 1)
+    said = nobodys if kind is Kind.NOT_JUDGED else f"open for at least {age}, and {limit}; {nobodys}"
+    assert (fate.kind, fate.why) == (kind, said)
+
+
+STATE = "the coordinator has 't' ONGOING with producer 7 epoch 0"
 
 
 @pytest.mark.parametrize(("later_ms", "kind"), [(0, Kind.TOLD), (1, Kind.VIOLATION)])
@@ -589,7 +604,11 @@ def test_a_coordinator_that_has_not_aborted_after_its_timeout_and_its_grace_neve
     transactions, log = read_transactions(data), follow_coordinator_log(states)
     coordinators = SimpleNamespace(owner=lambda _: (log, log.ids["t"]))
     moments = at_the_moment(NOW + 60_000 + GRACE_MS + later_ms)
-    assert fate_of(transactions, transactions.open[PID], coordinators, moments).kind is kind
+    fate = fate_of(transactions, transactions.open[PID], coordinators, moments)
+    due = f"{in_words(NOW + 60_000)} (timeout 1 min)"
+    late = f"and should have aborted it at {due}, {span(GRACE_MS + 1)} ago"
+    said = f"will end: {STATE} and aborts it at {due} at the latest" if kind is Kind.TOLD else f"{STATE} {late}"
+    assert (fate.kind, fate.why) == (kind, said)
 
 
 @pytest.mark.parametrize(
@@ -1528,3 +1547,53 @@ def test_a_log_begins_with_offset_0_if_its_first_batch_does_or_without_any_its_f
 ) -> None:
     names = tuple(f"{each:020d}.log" for each in segments)
     assert begins_with_zero(PartitionLog("", "orders", 0, "orders-0", names), start) == begins
+
+
+def grouped(decisions: Sequence[Transaction], *markers: tuple[ControlType, int], begins_ms: int) -> Matching:
+    """How markers without data, each with its time, match decisions of one epoch; the coordinator's log ends at NOW."""
+    partition: Any = SimpleNamespace(place=("orders", 0), start=0, begins_ms=begins_ms, first_marker_ms=begins_ms)
+    read = [
+        Marker(
+            file="",
+            position=0,
+            offset=offset,
+            producer_id=PID,
+            epoch=0,
+            decision=decision,
+            coordinator_epoch=0,
+            ends=None,
+            last_stable_offset=0,
+            stamped_ms=stamped_ms,
+        )
+        for offset, (decision, stamped_ms) in enumerate(markers)
+    ]
+    return _Group(partition, read, list(decisions), float(NOW), float(NOW), INCOMPLETE).in_order()
+
+
+def decided(number: int, decision: ControlType, *, replaced: bool = False) -> Transaction:
+    return Transaction(
+        transactional_id="t",
+        number=number,
+        producer_id=PID,
+        data_epoch=0,
+        marker_epoch=0,
+        version=1,
+        decision=decision,
+        partitions=frozenset({("orders", 0)}),
+        decided_ms=NOW - SKEW_MS - 9,
+        replaced=replaced,
+    )
+
+
+def test_a_marker_that_may_be_of_a_decision_after_the_end_of_the_log_is_no_sure_marker_of_the_last_one() -> None:
+    for late, is_seen in ((0, True), (1, False)):
+        matching = grouped([decided(0, COMMIT)], (COMMIT, NOW - SKEW_MS + late), begins_ms=NOW)
+        assert (bool(matching.seen), matching.unmatched, matching.unknown) == (is_seen, [], [])
+
+
+def test_a_decision_whose_append_failed_is_not_counted_among_those_without_a_marker() -> None:
+    own = [decided(0, COMMIT), decided(1, COMMIT), decided(2, COMMIT, replaced=True), decided(2, ABORT)]
+    stamped_ms = NOW - SKEW_MS
+    [unmatched] = grouped(own, (COMMIT, stamped_ms), (ABORT, stamped_ms), begins_ms=NOW - 10 * SKEW_MS).unmatched
+    told = "no COMMIT of at least 1 of these 2: transaction 0, 1"
+    assert unmatched.otherwise == f"it is the marker of transaction 2 of 't', and this partition has {told}"

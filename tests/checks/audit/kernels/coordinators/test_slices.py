@@ -14,6 +14,7 @@ from kafka_eos_checks.audit.internal_topics.decisions import Decisions
 from kafka_eos_checks.audit.kernels.coordinators.matching import _is_a_way
 from kafka_eos_checks.audit.kernels.coordinators.slices import (
     MOST_SILENT,
+    OUT_OF_ORDER,
     Counts,
     Cuts,
     Markers,
@@ -70,6 +71,7 @@ def test_summaries_of_markers_are_joined_in_any_order(rows: list[Row], data: st.
     high = data.draw(st.integers(low + 1, len(rows) - 1))
     one, two, three = summary(rows[:low]), summary(rows[low:high]), summary(rows[high:])
     assert joined(joined(one, two), three) == joined(one, joined(two, three)) == summary(rows)
+    assert joined(OUT_OF_ORDER, one) == joined(Markers(0, 1, 0, 0, 1, 0, -1, -1), OUT_OF_ORDER) == OUT_OF_ORDER
 
 
 def decision(epoch: int, places: Sequence[int], *, commits: bool = True, version: int = 0, ms: int = 5) -> Transaction:
