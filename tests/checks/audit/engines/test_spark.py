@@ -5,11 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
@@ -369,6 +371,30 @@ def test_a_local_session_that_is_interrupted_ends_without_a_traceback() -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a program of sh")
+def test_workers_that_are_started_for_a_session_which_has_ended_fail_in_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Ended:
+        sparkContext = SimpleNamespace(defaultParallelism=2)  # noqa: N815 - pyspark's name
+
+        def range(self, *_: object) -> "Ended":
+            return self
+
+        def mapInArrow(self, *_: object) -> "Ended":  # noqa: N802 - pyspark's name
+            return self
+
+        def collect(self) -> None:
+            raise AttributeError("'NoneType' object has no attribute 'setCallSite'")  # as pyspark does then
+
+    told: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    before = set(threading.enumerate())
+    engine._start_workers(Ended())  # type: ignore[arg-type]
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+    assert told == []
+
+
 def test_a_java_that_spark_cannot_use_is_told_without_a_traceback(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     java = tmp_path / "bin" / "java"
