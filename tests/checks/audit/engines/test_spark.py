@@ -370,7 +370,6 @@ def test_a_local_session_that_is_interrupted_ends_without_a_traceback() -> None:
     assert "Exception" not in said
 
 
-@pytest.mark.skipif(os.name != "posix", reason="a program of sh")
 def test_workers_that_are_started_for_a_session_which_has_ended_fail_in_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -388,13 +387,22 @@ def test_workers_that_are_started_for_a_session_which_has_ended_fail_in_silence(
 
     told: list[object] = []
     monkeypatch.setattr(threading, "excepthook", told.append)
-    before = set(threading.enumerate())
-    engine._start_workers(Ended())  # type: ignore[arg-type]
-    for thread in set(threading.enumerate()) - before:
-        thread.join()
+    engine._start_workers(Ended()).join()  # type: ignore[arg-type]
     assert told == []
 
 
+@pytest.mark.thorough
+def test_a_local_session_that_ends_while_its_workers_start_logs_no_failure() -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in engine._CLUSTERS}
+    program = "from kafka_eos_checks.audit.engines.spark import session\n"
+    for seconds in (0, 0.5, 1):
+        program += f"with session():\n    __import__('time').sleep({seconds})\n"
+    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert "ERROR" not in ended.stderr
+    assert "Exception in thread" not in ended.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a program of sh")
 def test_a_java_that_spark_cannot_use_is_told_without_a_traceback(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     java = tmp_path / "bin" / "java"
