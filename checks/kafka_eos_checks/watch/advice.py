@@ -164,9 +164,10 @@ def stays_prepared(report: Report, tools: Tools) -> Report:
     number = f"-{report.partition}" if report.partition >= 0 else ""
     words = "Its coordinator waits for a partition that has no leader (the command shows these) or too few replicas in "
     words += "sync (--under-min-isr-partitions instead). If there is none, it waits for an answer that does not come: "
-    words += f"restart the broker that leads {'' if number else 'its partition of '}{TRANSACTION_TOPIC}{number}. If it "
-    words += "has logged 'Uncaught error in request completion', remove the reason first (finding refused-marker). The "
-    words += "next coordinator sends the markers again, and then completes it."
+    words += f"restart the broker that leads {'' if number else 'its partition of '}{TRANSACTION_TOPIC}{number}. The "
+    words += "next coordinator sends the markers again, and then completes it. If that broker has logged 'Uncaught "
+    words += "error in request completion' or 'Error loading transactions', see first what `kafka-eos ledger findings` "
+    words += "says of refused-marker or of half-loaded-coordinator."
     command = tools.topics("--describe", "--unavailable-partitions")
     return replace(report, ends=Ends.UNKNOWN, next=words, command=command)
 
