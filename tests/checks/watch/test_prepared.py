@@ -3,10 +3,12 @@
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kafka_eos_checks.watch import command
+from kafka_eos_checks.watch import watcher as watching
 from kafka_eos_checks.watch.cluster import Transaction
 from kafka_eos_checks.watch.command import follow
 from kafka_eos_checks.watch.journal import Journal
@@ -114,6 +116,24 @@ def test_one_that_a_single_look_meets_is_not_reported_however_short_the_accepted
     watcher = stuck.watcher(lag_after_ms=0)
     first, [report] = reports(watcher, 0, 10)
     assert (first, report.rule) == ([], STAYS)
+
+
+def test_coordinators_that_let_one_wait_in_vain_are_asked_less_often(
+    stuck: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, asked = [0], list[int]()
+
+    def in_vain() -> None:
+        asked.append(clock[0])
+        clock[0] += 10
+
+    monkeypatch.setattr(stuck, "prepared_transactions", in_vain)
+    monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    watcher = stuck.watcher()
+    while clock[0] < 100:
+        watcher.poll(NOW + 1000 * clock[0])
+        clock[0] += 1
+    assert asked == [0, 30, 60, 90]
 
 
 def test_one_whose_partitions_are_all_of_topics_that_are_not_watched_is_not_reported(stuck: Written) -> None:
