@@ -197,7 +197,9 @@ $(JARS)/%/.copied: pom.xml
 # The rooms with tests that `make test` leaves out. Of tests, a room depends on its own and on what all of them share.
 ROOM ?= $(sort $(shell grep -rl --include='*.py' 'pytest\.mark\.thorough' tests | cut -d / -f 1-3))
 SHARED := tests/conftest.py tests/checks/conftest.py tests/java tests/vectors
-SOURCES = $(wildcard $(shell git ls-files . ':!tests'; git ls-files $(SHARED) $*))
+LISTED := git ls-files --cached --others --exclude-standard
+# Without git nobody lists them, and then the tests are run each time.
+SOURCES = $(or $(wildcard $(shell { $(LISTED) . ':!tests'; $(LISTED) $(SHARED) $*; } 2> /dev/null)),always)
 
 # What only these rooms need, and without which some of their tests are skipped.
 $(GREEN)/tests/checks/book.green: | $(VENV)/.installed-book
@@ -212,4 +214,4 @@ $(GREEN)/%.green: $$(SOURCES) | %
 	$(PYTEST) -m thorough $* || [ $$? = 5 ]
 	@mv $@.started $@
 
-.PHONY: all check setup test quick-tests thorough test-all lint proofs mutants code-mutants model-check model-check-deep conformance findings sinks replay report book record costs peers kafka-tests broker-mutants bench soak fuzz schemas libraries lock clean help
+.PHONY: all always check setup test quick-tests thorough test-all lint proofs mutants code-mutants model-check model-check-deep conformance findings sinks replay report book record costs peers kafka-tests broker-mutants bench soak fuzz schemas libraries lock clean help

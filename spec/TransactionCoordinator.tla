@@ -36,7 +36,7 @@ CONSTANTS
     Partitions,      \* the partitions that can be in a transaction
     Versions,        \* the transaction versions of requests: of 1 and 2
     Faults,          \* what may go wrong: of "append times out", "failover", "timeout", "expiry", "no leader"; with
-                     \* "unreadable record", no replica that takes over can read the last record
+                     \* "unreadable record", there are replicas that cannot read their last record
     MaxFaults        \* how often
 
 VARIABLES
@@ -350,9 +350,9 @@ LogEnd == IF tail = <<>> THEN durable ELSE tail[Len(tail)]
 (* The record before the last one that every in-sync replica has, once a record follows it. *)
 EarlierAfter(record) == IF "unreadable record" \in Faults THEN record ELSE earlier
 
-(* A replica that cannot read its last record does not become the coordinator.                                          *)
-(* Departs from Kafka: there it does, logs the error, and acts on the states before that record (the mutant             *)
-(* StopsAtUnreadable).                                                                                                  *)
+(* A replica that cannot read its last record does not become the coordinator: another one does.                      *)
+(* Departs from Kafka: there it does, logs the error, and acts on the states before that record (the mutant           *)
+(* StopsAtUnreadable, in which every new coordinator is such a replica).                                              *)
 
 (* The record that a new coordinator takes its state from. *)
 LastRead(found) == IF found = <<>> THEN durable ELSE found[Len(found)]

@@ -162,9 +162,12 @@ def will_end(report: Report, transaction: Transaction, tools: Tools) -> Report:
 def stays_prepared(report: Report, tools: Tools) -> Report:
     """Advise about a transaction that its coordinator does not complete, although no data of it are open."""
     number = f"-{report.partition}" if report.partition >= 0 else ""
-    words = "See which leaders are missing, because markers wait for these. If none is, the coordinator waits for an "
-    words += f"answer that does not come: restart the broker that leads {'' if number else 'its partition of '}"
-    words += f"{TRANSACTION_TOPIC}{number}. The next one sends the markers again, and then it is completed:"
+    words = "Its coordinator waits for a partition that has no leader (the command shows these) or too few replicas in "
+    words += "sync (--under-min-isr-partitions instead). If there is none, it waits for an answer that does not come: "
+    words += f"restart the broker that leads {'' if number else 'its partition of '}{TRANSACTION_TOPIC}{number}. The "
+    words += "next coordinator sends the markers again, and then completes it. If that broker has logged 'Uncaught "
+    words += "error in request completion' or 'Error loading transactions', see first what `kafka-eos ledger findings` "
+    words += "says of refused-marker or of half-loaded-coordinator."
     command = tools.topics("--describe", "--unavailable-partitions")
     return replace(report, ends=Ends.UNKNOWN, next=words, command=command)
 

@@ -98,7 +98,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         type=_seconds,
         default=60.0,
         metavar="S",
-        help="seconds that a transaction may hold readers back, or stay prepared (default 60)",
+        help="seconds that a transaction may hold readers back, or (at least 10) stay prepared (default 60)",
     )
     parser.add_argument(
         "--forget-after",

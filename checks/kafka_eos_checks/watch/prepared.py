@@ -31,7 +31,13 @@ class _Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prepared:
-    """A prepared transaction, the time since which the watcher knows it, and when it was reported; None for not yet."""
+    """A prepared transaction.
+
+    Attributes:
+        since_ms: when the watcher was told of it first.
+        reported_ms: when it was reported; None for not yet.
+        is_missing: whether the last look did not find it.
+    """
 
     transactional_id: str
     start_ms: int
@@ -42,6 +48,7 @@ class _Prepared:
     partition: int
     since_ms: int
     reported_ms: int | None = None
+    is_missing: bool = False
 
     def report(self, evidence: str) -> Report:
         """A report of it, at the partition that has its records; there is no offset."""
@@ -66,7 +73,11 @@ class _Prepared:
 
 @dataclass(slots=True)
 class Prepared:
-    """The transactions that were prepared when the coordinators told of them last."""
+    """The transactions that were prepared when the coordinators told of them last.
+
+    While a coordinator moves, none may tell of its transactions. So one that was reported is over when two looks one
+    after the other do not find it.
+    """
 
     _known: dict[_Key, _Prepared] = field(default_factory=dict)
 
@@ -74,6 +85,11 @@ class Prepared:
     def reported(self) -> list[str]:
         """The ids of the reports that are not over."""
         return [each.name for each in self._known.values() if each.reported_ms is not None]
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether another look has to tell if one that was reported is over."""
+        return any(each.is_missing for each in self._known.values())
 
     def take(self, transactions: Iterable[Transaction], partitions: int, now_ms: int) -> Iterator[Report]:
         """Take the transactions that are prepared now; the ends of those that were reported.
@@ -84,24 +100,26 @@ class Prepared:
             now_ms: the time, in milliseconds since the epoch.
         """
         before, now = self._known, _keyed(_prepared(each, partitions, now_ms) for each in transactions)
-        self._known = {key: before.get(key, each) for key, each in now.items()}
-        for key in before.keys() - self._known.keys():
+        self._known = {key: replace(before.get(key, each), is_missing=False) for key, each in now.items()}
+        for key in before.keys() - now.keys():
             one = before[key]
-            if one.reported_ms is not None:
+            if one.reported_ms is not None and not one.is_missing:
+                self._known[key] = replace(one, is_missing=True)
+            elif one.reported_ms is not None:
                 evidence = f"{STAYS}, reported {duration(now_ms - one.reported_ms)} ago: it is completed"
                 yield replace(one.report(evidence), rule=RESOLVED, state="", since=None, resolves=one.name)
 
-    def stuck(self, after_ms: int, open_of: Collection[int], tools: Tools, now_ms: int) -> Iterator[Report]:
+    def stuck(self, after_ms: int, besides: Collection[int], tools: Tools, now_ms: int) -> Iterator[Report]:
         """Report, once, each that has stayed prepared for a time.
 
         Args:
             after_ms: the time.
-            open_of: the producers that have data open in a partition: the reports of these say who waits.
+            besides: the producers of those that are not reported.
             tools: how Kafka's tools are called.
             now_ms: the time, in milliseconds since the epoch.
         """
         for key, one in self._known.items():
-            if one.reported_ms is None and now_ms - one.since_ms >= after_ms and one.producer_id not in open_of:
+            if one.reported_ms is None and now_ms - one.since_ms >= after_ms and one.producer_id not in besides:
                 self._known[key] = replace(one, reported_ms=now_ms)
                 evidence = f"decided, and not completed for at least {duration(now_ms - one.since_ms)}: its producer, "
                 evidence += "and a new instance of it, is told CONCURRENT_TRANSACTIONS"

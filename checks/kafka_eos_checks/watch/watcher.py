@@ -13,8 +13,8 @@ The *last stable offset lags* if a transaction holds it back for longer than the
 committed data see nothing after it, whoever wrote it. A transaction that was reported to hang is not reported again for
 this, because that report has what it blocks; one that is found to hang later names the report that was made before.
 
-A decided transaction *stays prepared* if its coordinator does not complete it, although its data are open nowhere
-(:class:`kafka_eos_checks.watch.prepared.Prepared`).
+A decided transaction *stays prepared* if its coordinator does not complete it, although its data are open nowhere. The
+coordinators are asked every ten seconds (:class:`kafka_eos_checks.watch.prepared.Prepared`).
 
 A transaction is *torn* if it was committed on a partition and aborted on another one. Markers alone show that if each
 transaction has an epoch of its own, one below its markers' (transaction version 2). An epoch of version 1 names many
@@ -43,7 +43,7 @@ from kafka_eos_checks.audit.rules.transactions.names import HANGING, TORN
 from kafka_eos_checks.conform.wire import error_name
 from kafka_eos_checks.kit.verdict import first_of
 from kafka_eos_checks.watch.advice import WORDS, Tools, hangs, nobody_tells, will_end
-from kafka_eos_checks.watch.backoff import BackOff
+from kafka_eos_checks.watch.backoff import SHARE, BackOff
 from kafka_eos_checks.watch.blindness import (
     EVERYWHERE,
     NO_BROKER,
@@ -177,7 +177,7 @@ class Watcher:
     _leaders: dict[Place, int] = field(default_factory=dict)
     _refreshed_ms: int | None = None
     _checked_ms: int | None = None
-    _looked_ms: int | None = None  # for prepared transactions
+    _look_ms: int = 0  # when to look for prepared transactions
     _state_partitions: int = 0  # of __transaction_state
     _suspects: dict[tuple[Place, int], _Suspect] = field(default_factory=dict)
     _all_led: bool = True  # every partition of __transaction_state has a leader
@@ -287,7 +287,7 @@ class Watcher:
         found += self._hanging(read, now_ms)
         if self._checked_ms is None or now_ms - self._checked_ms >= self.options.check_ms:
             found += self._check(now_ms)
-        if self._looked_ms is None or now_ms - self._looked_ms >= REFRESH_MS:
+        if now_ms >= self._look_ms:
             found += self._prepared(now_ms)
         return sorted(self._completed(found, now_ms), key=Report.sort_key)
 
@@ -521,13 +521,18 @@ class Watcher:
 
     def _prepared(self, now_ms: int) -> Iterator[Report]:
         """Ask the coordinators which transactions they have decided, and report those that they do not complete."""
-        self._looked_ms = now_ms
+        started = time.monotonic()
         known = self.cluster.prepared_transactions() if self._all_led and now_ms >= self._asking.until_ms else None
+        self._look_ms = now_ms + max(REFRESH_MS, SHARE * _since(started))
         if known is None:
             return  # whatever was prepared may still be
         yield from self.prepared.take(known, self._state_partitions, now_ms)
-        open_of = {pid for state in self.watched.values() for pid in state.open}
-        yield from self.prepared.stuck(self.options.lag_after_ms, open_of, self.options.tools, now_ms)
+        if self.prepared.is_unsure:
+            self._look_ms = now_ms + self.options.check_ms
+        told = {pid for state in self.watched.values() for pid in state.open}  # by reports that say which readers wait
+        others = {one.producer_id for one in known if one.partitions and not any(map(self._is_wanted, one.partitions))}
+        after_ms = max(self.options.lag_after_ms, REFRESH_MS)  # never one that is just being completed
+        yield from self.prepared.stuck(after_ms, told | others, self.options.tools, now_ms)
 
     def _transactions_of(self, producer_ids: Collection[int], now_ms: int) -> dict[int, Transaction] | None:
         """Ask the coordinators about producers; None if they do not answer, or did not just before."""

@@ -66,7 +66,7 @@ class Constants:
         partitions: those that can be in a transaction.
         versions: the transaction versions of requests: of 1 and 2.
         faults: what may go wrong: of "append times out", "failover", "timeout", "expiry", "no leader"; with
-            "unreadable record", no replica that takes over can read the last record.
+            "unreadable record", there are replicas that cannot read their last record.
         max_faults: how often.
     """
 
@@ -885,10 +885,10 @@ class TransactionCoordinator:
     def last_read(self, found: tuple[TransactionMetadata, ...]) -> TransactionMetadata:
         """The record that a new coordinator takes its state from.
 
-        A replica that cannot read its last record does not become the coordinator.
+        A replica that cannot read its last record does not become the coordinator: another one does.
 
         Departs from Kafka: there it does, logs the error, and acts on the states before that record (the mutant
-        StopsAtUnreadable).
+        StopsAtUnreadable, in which every new coordinator is such a replica).
         """
         return found[-1] if found else self.durable
 

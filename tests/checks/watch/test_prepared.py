@@ -3,10 +3,12 @@
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kafka_eos_checks.watch import command
+from kafka_eos_checks.watch import watcher as watching
 from kafka_eos_checks.watch.cluster import Transaction
 from kafka_eos_checks.watch.command import follow
 from kafka_eos_checks.watch.journal import Journal
@@ -54,9 +56,15 @@ def test_a_transaction_that_stays_prepared_is_reported_once_and_resolved_when_it
     stuck.prepared = None
     assert reports(watcher, 89) == [[]], "no answer is no end"
     stuck.prepared = []
-    [[over]] = reports(watcher, 99)
+    assert reports(watcher, 99) == [[]], "a coordinator may be moving"
+    assert watcher.open_reports == {NAME: STAYS}
+    stuck.prepared = [STUCK]
+    assert reports(watcher, 101) == [[]], "it has moved"
+    stuck.prepared = []
+    empty, [over] = reports(watcher, 111, 112)
+    assert empty == []
     assert (over.rule, over.resolves, over.decision) == (RESOLVED, NAME, "committed")
-    assert over.evidence == f"{STAYS}, reported 30 s ago: it is completed"
+    assert over.evidence == f"{STAYS}, reported 43 s ago: it is completed"
     assert watcher.open_reports == {}
 
 
@@ -67,6 +75,7 @@ def test_its_report_says_where_and_what_to_do(stuck: Written) -> None:
     head, *rest, command = lines_of(row)
     assert f"{STAYS}: __transaction_state-0 (producer 7 epoch 4): decided, and not completed for at least 1 min" in head
     assert any("restart the broker that leads __transaction_state-0." in line for line in rest)
+    assert any("says of refused-marker or of half-loaded-coordinator." in line for line in rest)
     assert command.endswith("--describe --unavailable-partitions")
 
 
@@ -87,7 +96,8 @@ def test_a_look_that_continues_from_a_checkpoint_knows_how_long_and_tells_again(
     stuck: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[tuple[str, str]] = []
-    for at in (0, 60_000, 120_000):
+    for at in (0, 60_000, 120_000, 180_000):
+        stuck.prepared = [STUCK] if at < 180_000 else []
         monkeypatch.setattr(command, "now_ms", lambda at=at: NOW + at)
         with Journal(tmp_path) as journal:
             follow(
@@ -98,7 +108,40 @@ def test_a_look_that_continues_from_a_checkpoint_knows_how_long_and_tells_again(
                 show=lambda row: told.append(("new", row["id"])),
                 remind=lambda row: told.append(("again", row["id"])),
             )
-    assert told == [("new", NAME), ("again", NAME)]
+    over = ("new", f"{RESOLVED}/{NAME}")  # a single look asks twice
+    assert told == [("new", NAME), ("again", NAME), over]
+
+
+def test_one_that_a_single_look_meets_is_not_reported_however_short_the_accepted_time_is(stuck: Written) -> None:
+    watcher = stuck.watcher(lag_after_ms=0)
+    first, [report] = reports(watcher, 0, 10)
+    assert (first, report.rule) == ([], STAYS)
+
+
+def test_coordinators_that_let_one_wait_in_vain_are_asked_less_often(
+    stuck: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, asked = [0], list[int]()
+
+    def in_vain() -> None:
+        asked.append(clock[0])
+        clock[0] += 10
+
+    monkeypatch.setattr(stuck, "prepared_transactions", in_vain)
+    monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    watcher = stuck.watcher()
+    while clock[0] < 100:
+        watcher.poll(NOW + 1000 * clock[0])
+        clock[0] += 1
+    assert asked == [0, 30, 60, 90]
+
+
+def test_one_whose_partitions_are_all_of_topics_that_are_not_watched_is_not_reported(stuck: Written) -> None:
+    stuck.prepared = [replace(STUCK, partitions=frozenset({("payments", 0)}))]
+    watcher = stuck.watcher(topics=frozenset({PLACE[0]}))
+    assert reports(watcher, 0, 60) == [[], []]
+    stuck.prepared = [replace(STUCK, partitions=frozenset({("payments", 0), PLACE}))]
+    assert [each.rule for each in watcher.poll(NOW + 70_000)] == [STAYS]
 
 
 def test_a_partition_that_is_not_known_is_not_named(stuck: Written) -> None:

@@ -340,6 +340,7 @@ def _to_arrow(rows: Sequence[Row]) -> "pa.RecordBatch":
 
 
 _CLUSTERS = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}  # set by spark-submit, and by a user of Spark Connect
+_START_SECONDS = 10.0  # that the end of a session waits for its workers at most
 
 
 @contextmanager
@@ -406,29 +407,36 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         except spark_failures() as error:
             remedy = "set JAVA_HOME to a JDK 17 or later"
             raise MissingExtra(f"Spark does not start with {java}; {remedy}: {in_short(error)}") from error
+        starting = _start_workers(made)
         try:
-            _start_workers(made)
             yield made
         except KeyboardInterrupt:
             with suppress(*spark_failures()):  # the interrupted connection may be of no use
                 made.sparkContext.setLogLevel("OFF")  # tasks fail now
             raise
         finally:
+            starting.join(_START_SECONDS)  # Spark logs each task that the end of its session stops
             with suppress(*spark_failures()):
                 made.stop()
 
 
-def _start_workers(spark: "SparkSession") -> None:
-    """Let Spark start a worker for each core while the driver plans: the first tasks would wait a second for theirs."""
+def _start_workers(spark: "SparkSession") -> threading.Thread:
+    """Let Spark start a worker for each core while the driver plans: the first tasks would wait a second for theirs.
+
+    Returns:
+        The thread that ends once they have started.
+    """
     cores = spark.sparkContext.defaultParallelism
     with quiet_about_pandas():
         numbers = spark.range(0, cores, 1, cores).mapInArrow(_unchanged, "id bigint")
 
     def run() -> None:
-        with suppress(*spark_failures()):  # the session may end before
+        with suppress(Exception):  # the session may end before, and then pyspark's own cleaning up fails, too
             numbers.collect()
 
-    threading.Thread(target=run, daemon=True).start()
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
 
 
 def _unchanged(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":

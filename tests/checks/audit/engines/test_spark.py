@@ -5,11 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
@@ -366,6 +368,38 @@ def test_a_local_session_that_is_interrupted_ends_without_a_traceback() -> None:
     assert program.returncode == 130
     assert "Traceback" not in said
     assert "Exception" not in said
+
+
+def test_workers_that_are_started_for_a_session_which_has_ended_fail_in_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Ended:
+        sparkContext = SimpleNamespace(defaultParallelism=2)  # noqa: N815 - pyspark's name
+
+        def range(self, *_: object) -> "Ended":
+            return self
+
+        def mapInArrow(self, *_: object) -> "Ended":  # noqa: N802 - pyspark's name
+            return self
+
+        def collect(self) -> None:
+            raise AttributeError("'NoneType' object has no attribute 'setCallSite'")  # as pyspark does then
+
+    told: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    engine._start_workers(Ended()).join()  # type: ignore[arg-type]
+    assert told == []
+
+
+@pytest.mark.thorough
+def test_a_local_session_that_ends_while_its_workers_start_logs_no_failure() -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in engine._CLUSTERS}
+    program = "from kafka_eos_checks.audit.engines.spark import session\n"
+    for seconds in (0, 0.5, 1):
+        program += f"with session():\n    __import__('time').sleep({seconds})\n"
+    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert "ERROR" not in ended.stderr
+    assert "Exception in thread" not in ended.stderr
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a program of sh")
