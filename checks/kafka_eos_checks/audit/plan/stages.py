@@ -113,7 +113,7 @@ from kafka_eos_checks.audit.segments.headers import Block
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 
 SUMMARY, STEPS, RESULT, KNOWN, STATE_CHUNK, STATES, COMMITS, CUT, PLAIN_ROWS = range(9)  # kinds of rows
-BUCKET_BYTES = 128 << 20  # of logs for each bucket of producer ids, whose steps are judged together
+BUCKET_BYTES = 512 << 20  # of logs for each bucket of producer ids, whose steps are judged together
 MOST_BUCKETS = 4096
 INTERNAL_SPLIT_BYTES = 16 << 20  # where records are read, because they take ten times as long as headers
 RECORD_BYTES = 150  # approximate size of a record of an internal topic between stages

@@ -85,7 +85,7 @@ def end_together(proxy: Proxy, plan: TwoInOne, first: Client, second: Client, *,
 
 @contextmanager
 def watched(broker: Broker) -> Iterator[Watcher]:
-    """What ``kafka-eos watch`` sees of a broker."""
+    """A watcher of a broker, as ``kafka-eos watch`` makes one."""
     cluster = WatchedCluster([address_of(f"127.0.0.1:{broker.port}")], Security())
     options = Options(
         topics=frozenset(),
