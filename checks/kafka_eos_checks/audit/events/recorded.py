@@ -11,7 +11,6 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
 from math import inf
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -309,7 +308,7 @@ class Told(NamedTuple):
 
     Attributes:
         facts: the facts of the run from these events.
-        rows: the events that rules join, dtype :data:`TOLD`.
+        rows: the events that rules join, dtype :data:`TOLD`; with :data:`OTHER`, those that only commit offsets.
         requests: requests, dtype :data:`REQUESTING`.
         epochs: producer ids and epochs of requests, dtype :data:`EPOCH`.
         refusals: dtype :data:`REFUSAL`.
@@ -357,7 +356,6 @@ def told(numbered: Iterable[tuple[Ints, Block]], source: str) -> Iterator[Told]:
         yield columns.finish()
 
 
-_VALUE, _TRANSACTION, _FAULT = map(attrgetter, ("value", "transaction", "fault"))
 _KINDS = {
     (action, phase): number * len(PHASES) + place
     for action, number in _ACTION.items()
@@ -370,7 +368,6 @@ _USE, _JOINS, _STEPS, _COUNTS, _FAILS = 7, 8, 16, 32, 64
 """Bits of a form's mark: its use; whether joins need its events; whether one may be a step of a transaction with
 offsets, may have a generation that counts, or was refused."""
 OF_TOPIC, OF_GROUP = 1, 2  # what a request is named by: the topic of a batch, or the group of committed offsets
-_NAMED = (str, int, int)  # the types of an input: topic, partition, offset
 _NO_TEXT, _EMPTY = 0, 1  # the numbers of no text, and of a text without a letter
 FORM = np.dtype(
     [
@@ -453,6 +450,19 @@ class _Hashes(dict[str | None, int]):
         return found
 
 
+class _Inputs(dict[tuple[str, int], int]):
+    """The hashes of the partitions of inputs that outputs name."""
+
+    def __init__(self, facts: RunFacts) -> None:
+        super().__init__()
+        self._facts = facts
+
+    def __missing__(self, place: tuple[str, int]) -> int:
+        found = self[place] = place_hash(*place)
+        self._facts.places[found] = place
+        return found
+
+
 class _Numbers(dict[str | None, int]):
     """The numbers of texts that occur often; ``texts``: by number."""
 
@@ -475,6 +485,7 @@ class _Columns:
         self.forms = _Forms(self.facts)
         self.groups = _Numbers()
         self.names = _Hashes()
+        self.inputs = _Inputs(self.facts)
         self._count = 0
         self.at: list[Ints] = []
         self.form: list[Ints] = []
@@ -521,8 +532,7 @@ class _Columns:
         form = block.forms(self.forms)
         group = block.texts("group", self.groups, np.int64)
         pids, orders = block.integers("producer_id"), block.integers("order")
-        self.facts.last_ms = max(self.facts.last_ms, block.last_ms())
-        self._check_times(at, block.integers("time_us"))
+        self._see_times(at, block.integers("time_us"))
         marks = np.frombuffer(self.forms.marks, np.uint8)[form]
         use = (marks & _USE).astype(np.uint8)
         use[(use == INPUT) & (group <= _EMPTY)] = REST
@@ -537,24 +547,28 @@ class _Columns:
         self.requests.append(before + requests)
         self._ask(block.take(requests), form[requests], group[requests], pids[requests] >= 0)
 
-    def _check_times(self, at: Ints, times: Ints) -> None:
-        """Raise :class:`MalformedHistory` at the first time that seems to be in milliseconds."""
+    def _see_times(self, at: Ints, times: Ints) -> None:
+        """Note the last time; raise :class:`MalformedHistory` at the first time that seems to be in milliseconds."""
         wrong = np.flatnonzero((times >= MILLISECONDS.start) & (times < MILLISECONDS.stop))
         if len(wrong):
             raise MalformedHistory(self.source, int(at[wrong[0]]), wrong_time(int(times[wrong[0]])))
+        last_ms = inf if (times == NOWHERE).any() else int(times.max()) / 1000
+        self.facts.last_ms = max(self.facts.last_ms, last_ms)
 
     def _join(self, block: Block, form: Ints, group: Ints, use: NDArray[np.uint8]) -> None:
         """Add events that joins need, or that commit offsets."""
         before, details = self._joined, block.details()
         self._joined += len(block)
         self.processes.append(block.texts("process", self.names, np.uint64))
-        self._values(list(map(_VALUE, details)))
-        numbers = [n & _NUMBER if isinstance(n, int) else NOWHERE for n in map(_TRANSACTION, details)]
+        self._values([each.value for each in details])
+        told = [each.transaction for each in details]
+        numbers = [NOWHERE if number is UNSET or number is None else number & _NUMBER for number in told]
         self.numbers.append(np.array(numbers, np.int64))
         self.offsets.append(block.integers("offset"))
         for row in np.flatnonzero(use == OUTPUT).tolist():
-            if isinstance(details[row].input, list | tuple):
-                self._sent(before + row, details[row])
+            detail = details[row]
+            if detail.input:  # neither UNSET nor None
+                self._sent(before + row, detail.input, detail.output)
         for row in np.flatnonzero(use == COMMIT).tolist():
             self._asked(before + row, self.forms.all[form[row]].topic, self.groups.texts[group[row]], details[row])
 
@@ -565,7 +579,7 @@ class _Columns:
         processes, ids = (block.texts(name, self.names, np.uint64) for name in ("process", "transactional_id"))
         self.clients.append(np.where(ids == 0, processes, ids))
         self.epochs.append(block.integers("producer_epoch"))
-        self.facts.made_up |= INJECTED in map(_FAULT, details)
+        self.facts.made_up |= INJECTED in [each.fault for each in details]
         marks = np.frombuffer(self.forms.marks, np.uint8)[form]
         failed = np.flatnonzero(marks & _FAILS > 0)
         errors = block.take(failed).integers("error").tolist()
@@ -595,16 +609,15 @@ class _Columns:
         self.tells.append(tells)
         self.facts.valued |= bool((tells & HAS_VALUE).any())
 
-    def _sent(self, row: int, detail: Any) -> None:
+    def _sent(self, row: int, named: tuple[str, int, int], output: Any) -> None:
         """Add a send that names its input."""
-        named, output = detail.input, detail.output
-        if tuple(map(type, named)) != _NAMED or abs(named[2]) >= _NUMBER:
+        topic, partition, offset = named
+        if abs(offset) >= _NUMBER:
             return
-        self.facts.places[place_hash(named[0], named[1])] = named[0], named[1]
         number = output if isinstance(output, int) and abs(output) < _NUMBER else NOWHERE
         if isinstance(output, str):
             number = text_hash(output) & _NUMBER
-        self.sent.append((row, place_hash(named[0], named[1]), named[2], number))
+        self.sent.append((row, self.inputs[topic, partition], offset, number))
 
     def _asked(self, row: int, topic: str | None, group: str | None, detail: Any) -> None:
         """Add a request to commit offsets."""
@@ -714,8 +727,8 @@ class _Columns:
         )
         return Told(
             facts,
-            rows[rows["what"] != OTHER],
-            requesting[~asks["declares"]],
+            rows,
+            requesting[~asks["declares"]] if self.facts.declared else requesting,
             self._epochs(requesting, asks["gives"]),
             self._refusals(requesting),
             self._offset_steps(requesting, by_group, asks),

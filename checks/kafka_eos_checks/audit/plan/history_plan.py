@@ -103,6 +103,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     MEMBERS,
     MOVES,
     NAMED_BY,
+    OFFERED,
     OUTPUTS,
     PICKED,
     PIECES,
@@ -235,6 +236,7 @@ def read_histories(
     numbers = {number: place for place, number in enumerate(chosen)}
     declared = DeclaredPlan(engine, files, runs, read, starts)
     declared.read_declarations(DECLARED, min(MOST_BUCKETS, max(buckets, (size + log_bytes) // PIECE_BYTES)))
+    groups_count = _tell_of_applications(runs) or any(run.sending for run in runs)
     return Histories(
         files,
         parts,
@@ -242,11 +244,20 @@ def read_histories(
         engine,
         read,
         [change for _, change in changes],
-        Named(numbers, _tell_of_applications(runs) or any(run.sending for run in runs), buckets, declared.logs),
+        Named(numbers, groups_count, buckets, declared.logs, _readers_of(runs)),
         list(chosen.values()),
         groups,
         declared,
     )
+
+
+def _readers_of(runs: Iterable[RunFacts]) -> dict[int, Hashes]:
+    """By hash of a partition, the names of it with the groups of which a member was given an input."""
+    names: dict[int, set[int]] = defaultdict(set)
+    for run in runs:
+        for name, (_, place, _) in run.first_given.items():
+            names[place].add(name)
+    return {place: np.array(sorted(own), np.uint64) for place, own in names.items()}
 
 
 def _tell_of_applications(runs: Sequence[RunFacts]) -> bool:
@@ -350,7 +361,7 @@ class Histories:
         """Fold the logs of the topics that histories name, and those of the groups."""
         scanned = scanned or [self.read]  # without logs: rows among which no stage finds any of its kind
         declared = self.named.declared
-        end = partial(end_log, logs=self.logs, buckets=self.buckets, declared=declared, check_crc=self.check_crc)
+        end = partial(end_log, logs=self.logs, named=self.named, check_crc=self.check_crc)
         ended = self.engine.regroup(end, [PIECES], *scanned, label="logs of histories")
         self.store = [*scanned, ended]
         fold = partial(
@@ -560,7 +571,7 @@ class Histories:
         crews = {run: crew for run, crew in crews.items() if run in sending}
         inputs = engine.regroup(
             partial(input_bucket, crews=crews, settings=self.settings, buckets=self.buckets),
-            [GIVING, OUTPUTS, COVERING, RANGES],
+            [GIVING, OUTPUTS, COVERING, OFFERED],
             *(self.read, outputs, self.covers, *self.store),
             label="inputs",
         )

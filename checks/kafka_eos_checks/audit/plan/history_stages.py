@@ -55,6 +55,7 @@ from kafka_eos_checks.audit.kernels.histories.applying import (
     COVER,
     OUTPUT,
     Members,
+    Offered,
     Reach,
     covers_of,
     join_commits,
@@ -79,6 +80,7 @@ from kafka_eos_checks.audit.kernels.histories.following import (
 )
 from kafka_eos_checks.audit.kernels.histories.joining import (
     HELD,
+    Mask,
     Setting,
     is_in,
     join_transactions,
@@ -161,6 +163,7 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 
 STORE, RANGES, PIECES, GROUPS = range(90, 94)  # kinds of rows of the scan, next to those of the plan for logs
 SUSPECTS_OFFSETS, NAMED_BY, SUSPECTS_DECISIONS, EVENTS = range(94, 98)
+OFFERED = 89  # as RANGES, for the groups that read the partition
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(50, 59)
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR, SUSPECT_KEYS = range(60, 71)
 TANGLED, BLOCKS, DECLARED, SHOWN, CLIENTS, PRODUCERS, ACCUSED, LINKS, SUSPECTED = range(71, 80)
@@ -233,8 +236,8 @@ def _told_in(number: int, part: Range) -> Iterator[Told]:
 def _told_rows(each: Told, buckets: int, logged: Hashes) -> Iterator[Row]:
     run, kind = each.facts.run, each.rows["what"]
     yield Row(FACTS, each.facts.first % FACTS_TASKS, each.facts)
-    yield from _scattered(VALUES, run, each.rows[np.isin(kind, VALUED)], "key", buckets)
-    yield from _scattered(ENDINGS, run, each.rows[np.isin(kind, ENDS)], "ended", buckets)
+    yield from _scattered(VALUES, run, each.rows, "key", buckets, np.isin(kind, VALUED))
+    yield from _scattered(ENDINGS, run, each.rows, "ended", buckets, np.isin(kind, ENDS))
     moves, steps = fold_moves(moves_of(each.rows), logged)
     yield from _scattered(MOVES, run, moves, "process", buckets)
     yield from _gap_rows(run, steps, buckets)
@@ -250,26 +253,22 @@ def _told_rows(each: Told, buckets: int, logged: Hashes) -> Iterator[Row]:
     if len(each.declared):
         yield Row(DECLARED, int(each.declared["at"][0]) % buckets, (run, each.declared), each.declared.nbytes)
     yield from _scattered(SENDING, run, each.sent, "key", buckets)
-    blocks = _block_buckets(each.given["place"], each.given["offset"], buckets)
+    blocks = _block_buckets(each.given["name"], each.given["offset"], buckets)
     yield from _by_bucket(GIVING, run, each.given, blocks)
     asked = _buckets(spot(each.asked["name"], each.asked["offset"]), buckets)
     yield from _by_bucket(ASKING, run, each.asked, asked)
 
 
-def _scattered(kind: int, run: str, rows: Rows, name: str, buckets: int) -> Iterator[Row]:
-    """Rows by bucket of the hashes in a column."""
-    if not len(rows):
-        return
-    if buckets == 1:
-        yield Row(kind, 0, (run, rows), rows.nbytes)
-        return
-    yield from _by_bucket(kind, run, rows, _buckets(rows[name], buckets))
+def _scattered(kind: int, run: str, rows: Rows, name: str, buckets: int, chosen: Mask | None = None) -> Iterator[Row]:
+    """Rows by bucket of the hashes in a column; of some rows only those that are ``chosen``."""
+    which = np.arange(len(rows)) if chosen is None else np.flatnonzero(chosen)
+    yield from _by_bucket(kind, run, rows, _buckets(rows[name][which], buckets), which)
 
 
-def _by_bucket(kind: int, run: str, rows: Rows, bucket: Ints) -> Iterator[Row]:
-    """Rows by their buckets."""
+def _by_bucket(kind: int, run: str, rows: Rows, bucket: Ints, which: Ints | None = None) -> Iterator[Row]:
+    """Rows by their buckets; ``which``: the rows that have one, without it all."""
     for number, places in places_of_each(bucket):
-        own = rows[places]
+        own = rows[places if which is None else which[places]]
         yield Row(kind, number, (run, own), own.nbytes)
 
 
@@ -281,12 +280,14 @@ class Named(NamedTuple):
         groups: whether all commits of ``__consumer_offsets`` are needed, not only those at the edges of chunks.
         buckets: the number of buckets in which records are joined.
         declared: the declared applications.
+        readers: by hash of a partition, the names (:func:`recorded.name_hash`) of it with the groups that read it.
     """
 
     logs: Mapping[int, int]
     groups: bool
     buckets: int
     declared: DeclaredLogs
+    readers: Mapping[int, Hashes]
 
     def records_of(self, log: int, split: Split) -> SplitRecords | None:
         """A taker of the blocks of a split; None if no history names the topic."""
@@ -302,7 +303,7 @@ class Named(NamedTuple):
         if records is None:
             return
         for rows in records.taken():
-            yield from _stored_rows(rows, split.log, self.buckets, self.declared)
+            yield from _stored_rows(rows, split.log, self)
         yield from self.declared.texts(records.number, (split.log.topic, split.log.partition), records.taken_values())
         if at_end:
             piece = records.finish()
@@ -315,7 +316,7 @@ class Named(NamedTuple):
                 yield Row(GROUPS, log, (chunk, 0), COMMIT_BYTES * len(chunk.commits))
 
 
-NO_HISTORY = Named({}, groups=False, buckets=1, declared=DeclaredLogs())
+NO_HISTORY = Named({}, groups=False, buckets=1, declared=DeclaredLogs(), readers={})
 
 
 def end_log(
@@ -323,8 +324,7 @@ def end_log(
     pieces: Iterable[Piece],
     *,
     logs: Sequence[PartitionLog],
-    buckets: int,
-    declared: DeclaredLogs,
+    named: Named,
     check_crc: bool,
 ) -> Iterator[Row]:
     """Join the splits of a log: the records that several splits decide, and the facts of the log.
@@ -332,39 +332,55 @@ def end_log(
     A log whose offsets go backwards is read again. It has a number from ``len(logs)`` on, so that its other rows do
     not count.
     """
-    log, ends = logs[number], LogEnds()
+    log, ends, declared = logs[number], LogEnds(), named.declared
     in_order = sorted(pieces, key=lambda piece: piece.split)
     try:
         for rows in fold_pieces(in_order, number, ends):
-            yield from _stored_rows(rows, log, buckets, declared)
+            yield from _stored_rows(rows, log, named)
         blocks = np.concatenate([piece.blocks for piece in in_order])
         yield Row(BLOCKS, number, blocks, blocks.nbytes)
     except Backwards:
         number += len(logs)
         rows = stored_backwards(log, number, ends, check_crc=check_crc)
-        yield from _stored_rows(rows, log, buckets, declared)
+        yield from _stored_rows(rows, log, named)
         if declared.topics(log.topic):
             values = values_at(log, np.unique(rows["offset"]), check_crc=check_crc)
             yield from declared.texts(number, (log.topic, log.partition), values.items())
     yield Row(LOG, number, ends)
 
 
-def _stored_rows(rows: Rows, log: PartitionLog, buckets: int, declared: DeclaredLogs) -> Iterator[Row]:
+def _stored_rows(rows: Rows, log: PartitionLog, named: Named) -> Iterator[Row]:
+    buckets, place = named.buckets, place_hash(log.topic, log.partition)
     yield from _scattered(STORE, "", rows, "key", buckets)
-    ranges = offset_ranges(rows, place_hash(log.topic, log.partition))
+    ranges = offset_ranges(rows, place)
     yield from _by_bucket(RANGES, "", ranges, _block_buckets(ranges["place"], ranges["start"], buckets))
-    yield from declared.states((log.topic, log.partition), rows)
+    readers = named.readers.get(place, np.zeros(0, np.uint64))
+    for block, own in _blocks(ranges).items() if len(readers) else ():
+        for bucket in np.unique(_buckets_of_block(readers, block, buckets)).tolist():
+            yield Row(OFFERED, bucket, ("", own), own.nbytes)
+    yield from named.declared.states((log.topic, log.partition), rows)
 
 
-def _block_buckets(place: Hashes, offset: Ints, buckets: int) -> Ints:
-    """The bucket of each offset's block, shape (n,); few blocks are spread evenly, too."""
-    return _buckets(spot(place, offset >> BLOCK_BITS), buckets)
+def _block_buckets(of: Hashes, offset: Ints, buckets: int) -> Ints:
+    """The bucket of each offset's block, shape (n,); few blocks are spread evenly, too.
+
+    Args:
+        of: hashes of the partitions; or of each with a group, so that groups that read the same offsets are apart.
+        offset: the offsets, shape (n,).
+        buckets: how many buckets there are.
+    """
+    return _buckets(spot(of, offset >> BLOCK_BITS), buckets)
 
 
-def _overlapped(place: Hashes, low: Ints, high: Ints, buckets: int) -> tuple[Ints, Ints, Ints]:
+def _buckets_of_block(names: Hashes, block: int, buckets: int) -> Ints:
+    """The bucket of a block for each group that reads its partition, shape of ``names``."""
+    return _buckets(spot(names, np.full(len(names), block)), buckets)
+
+
+def _overlapped(of: Hashes, low: Ints, high: Ints, buckets: int) -> tuple[Ints, Ints, Ints]:
     """The blocks that ranges of offsets overlap, as :func:`blocks_of`, and their buckets; long ranges are in each."""
     row, block, number = blocks_of(low, high, buckets)
-    return row, block, np.where(block == ANY_BLOCK, number, _buckets(spot(place[row], block), buckets))
+    return row, block, np.where(block == ANY_BLOCK, number, _buckets(spot(of[row], block), buckets))
 
 
 def _buckets(hashed: Hashes, buckets: int) -> Ints:
@@ -414,8 +430,7 @@ def end_group_log(
             yield from gathered(declared.rises(number, (group, (topic, partition)), offsets, transactional))
         covers = covers_of(name, offsets, transactional, number)
         last[name] = commits[-1].offset or 0 if commits else 0
-        places = np.full(len(covers), place, np.uint64)
-        row, _, bucket = _overlapped(places, covers["low"], covers["high"], buckets)
+        row, _, bucket = _overlapped(covers["name"], covers["low"], covers["high"], buckets)
         yield from _by_bucket(COVERING, "", covers[row], bucket)
     yield Row(REACHED, number, last)
 
@@ -798,6 +813,9 @@ def pick_decisions(
             without records.
         wanted: by task, the producer ids.
     """
+    pids, tasks = np.concatenate(list(wanted.values())), np.repeat(list(wanted), list(map(len, wanted.values())))
+    order = np.argsort(pids, kind="stable")
+    pids, tasks = pids[order], tasks[order]
     for *_, states in values:
         if not isinstance(states, States):
             continue
@@ -806,10 +824,12 @@ def pick_decisions(
         took = decided.transaction_last_update_timestamp_ms - began
         late = (began < 0) | (took > decided.transaction_timeout_ms)
         rows = np.stack([decided.producer_id, decided.producer_epoch, late], axis=1)
-        for task, pids in wanted.items():
-            own = np.unique(rows[np.isin(decided.producer_id, pids)], axis=0)
-            if len(own):
-                yield Row(SUSPECTS_DECISIONS, task, [Decision(*row) for row in own.tolist()], own.nbytes)
+        first, end = (np.searchsorted(pids, decided.producer_id, side) for side in ("left", "right"))
+        row = np.repeat(np.arange(len(rows)), end - first)  # of each decision once for each task that needs it
+        which = np.arange(len(row)) - np.repeat(np.cumsum(end - first) - end, end - first)
+        for task, places in places_of_each(tasks[which]):
+            own = np.unique(rows[row[places]], axis=0)
+            yield Row(SUSPECTS_DECISIONS, task, [Decision(*each) for each in own.tolist()], own.nbytes)
 
 
 def _first(of: NDArray[Any], rows: Ints) -> Ints:
@@ -843,7 +863,7 @@ def output_bucket(
     for run, own in by_run.items():
         if run in crews:
             made = join_outputs(own[SENT], records, crews[run].members, settings[run], crews[run].whole)
-            yield from _by_bucket(OUTPUTS, run, made, _block_buckets(made["place"], made["offset"], buckets))
+            yield from _by_bucket(OUTPUTS, run, made, _block_buckets(made["name"], made["offset"], buckets))
             if len(made):
                 yield Row(FACTS, 0, run)
 
@@ -856,14 +876,17 @@ def input_bucket(
     settings: Mapping[str, Setting],
     buckets: int,
 ) -> Iterator[Row]:
-    """Join inputs of some blocks of offsets with their outputs, and with the commits past them."""
+    """Join inputs of groups and blocks of offsets with their outputs, and with the commits past them."""
     by_run = _by_run(values, GIVEN, OUTPUT, COVER, RANGE)
     shared = by_run.pop("", {COVER: np.zeros(0, COVER), RANGE: np.zeros(0, RANGE)})
     for run, crew in crews.items():
         own = by_run.get(run, {GIVEN: np.zeros(0, GIVEN), OUTPUT: np.zeros(0, OUTPUT)})
         covers = shared[COVER][np.isin(shared[COVER]["log"], crew.logs)]
-        ranges = _blocks(shared[RANGE])
-        joined = join_inputs(own[GIVEN], own[OUTPUT], covers, ranges, crew.names, settings[run])
+        names, offered = np.array(list(crew.names), np.uint64), list[Offered]()
+        for block, records in _blocks(shared[RANGE]).items():
+            here = names[_buckets_of_block(names, block, buckets) == bucket]
+            offered.append((records, {name: crew.names[name] for name in here.tolist()}))
+        joined = join_inputs(own[GIVEN], own[OUTPUT], covers, offered, settings[run])
         counts: dict[str, dict[str, int]] = {rule: {"checked": joined.checked} for rule in INPUT_RULES}
         for rule in (SKIPPED, OFFSET_ALONE):
             counts[rule]["unknown"] = joined.silent

@@ -1,14 +1,15 @@
 """Proofs over applications: inputs, the outputs that name them, and the committed offsets past them.
 
 There are three joins. Outputs are joined with the records of their topics by topic and value (:func:`join_outputs`).
-Inputs are joined with their outputs and with the commits past them by block of offsets (:func:`join_inputs`). The
-transaction of an output is compared with the transaction that requested the commit (:func:`join_commits`).
+Inputs are joined with their outputs and with the commits past them by group and block of offsets
+(:func:`join_inputs`). The transaction of an output is compared with the transaction that requested the commit
+(:func:`join_commits`).
 :mod:`kafka_eos_checks.audit.rules.applications` judges each input that is not proved.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from kafka_eos_checks.audit.events.recorded import Hashes, Rows, name_hashes
 from kafka_eos_checks.audit.kernels.histories.joining import Mask, Setting, is_in, spot
 from kafka_eos_checks.audit.kernels.histories.stored import ABORTED, COMMITTED, VISIBLE
 from kafka_eos_checks.audit.segments.headers import Ints
+from kafka_eos_checks.audit.segments.order import places_of_each
 
 OUTPUT = np.dtype(
     [
@@ -102,6 +104,10 @@ class Reach(NamedTuple):
     last: int
 
 
+Offered: TypeAlias = tuple[Rows, Mapping[int, Reach]]
+"""The records of a block of offsets, dtype :data:`following.RANGE`, and groups with partitions of which they read."""
+
+
 @dataclass(slots=True)
 class Inputs:
     """The join of inputs with outputs and commits.
@@ -123,18 +129,16 @@ def join_inputs(
     given: Rows,
     outputs: Rows,
     covers: Rows,
-    ranges: Mapping[int, Rows],
-    names: Mapping[int, Reach],
+    offered: Iterable[Offered],
     setting: Setting,
 ) -> Inputs:
-    """Join the inputs of some blocks of offsets.
+    """Join the inputs of some groups and blocks of offsets.
 
     Args:
         given: inputs that members were given: name, group, place and offset of dtype :data:`recorded.GIVEN`.
         outputs: the outputs of these inputs, dtype :data:`OUTPUT`.
         covers: the offsets of all commits past offsets of these blocks, dtype :data:`COVER`.
-        ranges: all records by block, dtype :data:`joining.RANGE`.
-        names: all groups with the partitions of which a member was given an input.
+        offered: the records of each block, and those of these groups that read partitions of them.
         setting: the facts of the run.
     """
     columns = ("name", "group", "place", "offset")
@@ -167,7 +171,7 @@ def join_inputs(
         checks[name] = inputs[name][to_check]
     checks["attempt"] = lowest[to_check]
     silent = ~suspect & (sent == 0) & covered
-    never = _never_given(inputs, ranges, names, setting)
+    never = _never_given(inputs, offered, setting)
     _cover(never, covers)
     proved = int((~suspect).sum()) - len(checks)
     return Inputs(np.concatenate([inputs[suspect], never]), checks, proved, int(silent.sum()))
@@ -182,9 +186,10 @@ def _cover(inputs: Rows, covers: Rows) -> tuple[Mask, Mask]:
     """Whether there is a commit past each input, and whether it was in a transaction; sets ``behind``."""
     covered, marked = np.zeros(len(inputs), np.bool_), np.zeros(len(inputs), np.bool_)
     covers = covers[np.lexsort((covers["low"], covers["name"]))]
-    for name in np.unique(inputs["name"]):
-        own = np.flatnonzero(inputs["name"] == name)
-        there = covers[np.searchsorted(covers["name"], name) : np.searchsorted(covers["name"], name, "right")]
+    names = np.ascontiguousarray(covers["name"])
+    for name, own in places_of_each(inputs["name"]):
+        begin, end = (np.searchsorted(names, np.uint64(name), side) for side in ("left", "right"))
+        there = covers[begin:end]
         at = np.searchsorted(there["low"], inputs["offset"][own], "right") - 1
         inside = np.flatnonzero(at >= 0)
         inside = inside[inputs["offset"][own[inside]] < there["high"][at[inside]]]
@@ -194,16 +199,16 @@ def _cover(inputs: Rows, covers: Rows) -> tuple[Mask, Mask]:
     return covered, marked
 
 
-def _never_given(inputs: Rows, ranges: Mapping[int, Rows], names: Mapping[int, Reach], setting: Setting) -> Rows:
+def _never_given(inputs: Rows, offered: Iterable[Offered], setting: Setting) -> Rows:
     """Records that no member was given although the group committed an offset past them, dtype :data:`INPUT`."""
     chosen = [number for number, log in setting.logs.items() if log.longest]
     found = [np.zeros(0, INPUT)]
-    by_place: dict[int, list[tuple[int, Reach]]] = {}
-    for name, reach in names.items():
-        by_place.setdefault(reach.place, []).append((name, reach))
-    known = {name: np.sort(inputs["offset"][inputs["name"] == name]) for name in np.unique(inputs["name"]).tolist()}
+    known = {name: inputs["offset"][own] for name, own in places_of_each(inputs["name"])}
     nothing = np.zeros(0, np.int64)
-    for own in ranges.values():
+    for own, names in offered:
+        by_place: dict[int, list[tuple[int, Reach]]] = {}
+        for name, reach in names.items():
+            by_place.setdefault(reach.place, []).append((name, reach))
         visible = own[~own["hidden"] & np.isin(own["log"], chosen)]
         for place in np.unique(visible["place"]).tolist():
             here = visible[visible["place"] == place]

@@ -15,6 +15,6 @@ def test_only_inputs_without_an_output_that_a_commit_is_past_are_silent() -> Non
     outputs["name"], outputs["offset"] = 1, 1
     covers = np.array([(1, 0, 3, 0, True)], COVER)
     nowhere: Any = SimpleNamespace(logs={})
-    joined = join_inputs(given, outputs, covers, {}, {}, nowhere)
+    joined = join_inputs(given, outputs, covers, [], nowhere)
     assert joined.suspects["offset"].tolist() == [1], "it has an output that does not appear"
     assert (joined.checked, joined.silent) == (2, 1), "the group's offset is not past the last input"
