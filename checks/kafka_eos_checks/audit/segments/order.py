@@ -20,7 +20,8 @@ def stable_order(values: NDArray[Any]) -> Ints:
     if span >= 1 << (63 - bits):
         return np.argsort(values, kind="stable")
     width: Any = np.uint32 if span < 1 << (32 - bits) else np.int64  # half as wide is sorted twice as fast
-    order: Ints = (values.astype(np.int64, copy=False) - lowest).astype(width)
+    wide = values if values.dtype == np.uint64 else values.astype(np.int64, copy=False)
+    order: Ints = (wide - lowest).astype(width)
     order <<= bits
     order |= np.arange(len(values), dtype=order.dtype)
     order.sort()

@@ -10,7 +10,7 @@ from kafka_eos_checks.audit.segments.order import places_of_each, stable_order
 LIMITS = np.iinfo(np.int64)
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.int32, np.uint8])
 def test_a_stable_order_is_that_of_argsort(dtype: type) -> None:
     rng = random.Random(seed := random.randrange(1 << 32))
     limits = np.iinfo(dtype)
