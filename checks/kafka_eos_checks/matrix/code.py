@@ -1,10 +1,11 @@
-"""Mutants of the Python code: one operator, constant or branch of a module changed; its tests have to fail.
+"""Mutants of the Python code: one place of a module changed; its tests have to fail.
 
-Cosmic Ray says where a module can be changed and how. A sample is drawn with a seed: a place first, then one of the
-changes that are possible there. Annotations and their like are left out, because they do not change behaviour. Each
-mutant is written into a copy of the clone. There the tests of the module's room run that execute the changed lines,
-quick ones first, but none that start a JVM; on demand also those that do, and all tests that execute these lines. A
-run of the tests without a mutant notes which tests these are.
+Cosmic Ray says where an operator or a constant can be changed and how, :mod:`~kafka_eos_checks.matrix.changes` what
+can be left out or mixed up. A sample is drawn with a seed: a place first, then one of the changes that are possible
+there. Annotations and their like are left out, because they do not change behaviour. Each mutant is written into a copy
+of the clone. There the tests of the module's room run that execute the changed lines, quick ones first, but none that
+start a JVM; on demand also those that do, and all tests that execute these lines. A run of the tests without a mutant
+notes which tests these are.
 """
 
 import ast
@@ -21,6 +22,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
@@ -29,6 +32,7 @@ from typing import Any
 
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.matrix.changes import Position, edits
 from kafka_eos_checks.matrix.conjuncts.equivalents import read_equivalents
 from kafka_eos_checks.matrix.conjuncts.outcomes import Score
 from kafka_eos_checks.matrix.notes import ELSEWHERE, MEASURED, NOTES
@@ -66,8 +70,6 @@ _NOT_COPIED = shutil.ignore_patterns("__pycache__")
 
 _LEFT_OUT = frozenset({"PYTHONDONTWRITEBYTECODE", NOTES, MEASURED})
 """Variables of this process that no pytest is given: this process may itself belong to a test whose lines are noted."""
-
-Position = tuple[int, int]
 
 
 class UnusableCode(ValueError):  # noqa: N818 - named for the code
@@ -165,42 +167,65 @@ def room_tests(root: Path, module: Path) -> str:
     return str(own if (root / own).is_dir() else own.parent)
 
 
-def sample(root: Path, files: Sequence[Path], count: int, seed: int) -> list[CodeMutant]:
+def sample(root: Path, files: Sequence[Path], count: int, seed: int, kinds: str = "*") -> list[CodeMutant]:
     """Mutants of these modules, drawn by place; fewer than ``count`` if there are fewer places.
+
+    Args:
+        root: the clone.
+        files: the modules, from its root.
+        count: how many.
+        seed: of the draws.
+        kinds: a pattern of the names of changes, as in ``eos/*`` or ``core/NumberReplacer``.
 
     Raises:
         MissingExtra: when Cosmic Ray is not installed.
     """
     rng = random.Random(seed)
-    places: dict[tuple[Path, Position, Position], list[tuple[str, int]]] = {}
+    places: dict[tuple[Path, Position, Position], list[Callable[[str], str | None]]] = {}
     for file in files:
-        for place, operator, occurrence in _changes((root / file).read_text(encoding="utf-8")):
-            places.setdefault((file, *place), []).append((operator, occurrence))
+        for place, kind, make in _changes((root / file).read_text(encoding="utf-8")):
+            if fnmatchcase(kind, kinds):
+                places.setdefault((file, *place), []).append(make)
     drawn = sorted(places)
     rng.shuffle(drawn)
     found: dict[str, CodeMutant] = {}
     for key in drawn:
         if len(found) >= count:
             break
-        mutant = _mutant(root, key[0], key[1][0], *rng.choice(places[key]))
+        mutant = _mutant(root, key[0], key[1][0], rng.choice(places[key]))
         if mutant is not None:
             found.setdefault(f"{mutant.place} {mutant.change}", mutant)
     return sorted(found.values(), key=lambda mutant: (mutant.file, mutant.line, mutant.change))
 
 
-def _changes(text: str) -> Iterator[tuple[tuple[Position, Position], str, int]]:
-    """Place, operator and occurrence of each change that Cosmic Ray knows."""
+def _changes(text: str) -> Iterator[tuple[tuple[Position, Position], str, Callable[[str], str | None]]]:
+    """Place, kind and making of each change: first those that Cosmic Ray knows."""
     trees, plugins = need("cosmic_ray.ast", EXTRA), need("cosmic_ray.plugins", EXTRA)
-    nodes = list(trees.ast_nodes(trees.get_ast(text)))
-    unchecked = list(_annotations(text))
+    tree, unchecked = trees.get_ast(text), list(_annotations(text))
+
+    def is_checked(start: Position, end: Position) -> bool:
+        return not any(first <= start and end <= last for first, last in unchecked)
+
+    nodes = list(trees.ast_nodes(tree))
     for name in plugins.operator_names():
         operator = plugins.get_operator(name)
         if operator.arguments():
             continue
         places = (place for node in nodes for place in operator().mutation_positions(node))
         for occurrence, (start, end) in enumerate(places):
-            if not any(first <= start and end <= last for first, last in unchecked):
-                yield (start, end), name, occurrence
+            if is_checked(start, end):
+                yield (start, end), name, partial(_by_cosmic_ray, operator(), occurrence)
+    for edit in edits(tree):
+        if is_checked(edit.start, edit.end):
+            yield (edit.start, edit.end), edit.kind, edit.made
+
+
+def _by_cosmic_ray(operator: Any, occurrence: int, before: str) -> str | None:
+    """A text that Cosmic Ray has changed; None if it cannot."""
+    try:
+        return need("cosmic_ray.mutating", EXTRA).mutate_code(before, operator, occurrence)  # type: ignore[no-any-return]
+    except AttributeError:  # it replaces no exception that has a dot in its name among others
+        return None
 
 
 def _annotations(text: str) -> Iterator[tuple[Position, Position]]:
@@ -232,14 +257,10 @@ def _is_program(text: str) -> bool:
     return True
 
 
-def _mutant(root: Path, file: Path, line: int, operator: str, occurrence: int) -> CodeMutant | None:
-    """A changed module; None if the change leaves the same program, or if Cosmic Ray cannot make it."""
-    mutating, plugins = need("cosmic_ray.mutating", EXTRA), need("cosmic_ray.plugins", EXTRA)
+def _mutant(root: Path, file: Path, line: int, make: Callable[[str], str | None]) -> CodeMutant | None:
+    """A changed module; None if the change leaves the same program."""
     before = (root / file).read_text(encoding="utf-8")
-    try:
-        after = mutating.mutate_code(before, plugins.get_operator(operator)(), occurrence)
-    except AttributeError:  # it replaces no exception that has a dot in its name among others
-        return None
+    after = make(before)
     if after is None or after == before or not _is_program(after):
         return None
     old, new = before.split("\n"), after.split("\n")

@@ -6,6 +6,11 @@ mutant that no test notices is a survivor, unless matrix/equivalent_code.toml sa
 is tried all the same, and takes long, because every test that executes its line runs; --trust leaves that out. A test
 that fails now and then notices nothing: it has to fail twice with the mutant, and to pass again without it. Results are
 kept in build/checked/code, so unchanged mutants are not run again, and an interrupted call continues.
+
+Kinds of changes: core/... are those of Cosmic Ray (operators, numbers, loops, decorators, exceptions). eos/Argument,
+Element, Operand and Statement leave one out, eos/Branch takes a condition for true or false, eos/Field and Parameter
+take another field of the object or another parameter of the type, eos/Order exchanges two arguments, and eos/Text
+changes a value in a text.
 """
 
 import argparse
@@ -28,6 +33,7 @@ EPILOG = """examples:
   kafka-eos check code reference/kafka_eos/server/fetching.py --sample 50 --seed 7
   kafka-eos check code formats server audit watch conform testing --json build/verdicts/code.json
   kafka-eos check code formats --seed 103 --trust
+  kafka-eos check code audit --kinds eos/Text --sample 1000
   kafka-eos check code server --list
 
 exit codes: 0 every mutant is killed or explained, 1 one survives, 2 the call cannot be used, or tests fail unmutated
@@ -47,6 +53,12 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--sample", type=int, default=300, metavar="N", help="mutants of each package (default 300)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the sample (default 1)")
     parser.add_argument(
+        "--kinds",
+        metavar="PATTERN",
+        default="*",
+        help="changes of these names, as core/Number* or eos/* (default: all)",
+    )
+    parser.add_argument(
         "--java", action="store_true", help="try survivors with the tests of their room that start a JVM"
     )
     parser.add_argument("--whole", action="store_true", help="try survivors with all tests")
@@ -64,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         need_clone("sources and tests")
         reasons = code.read_explained()
         drawn = {
-            package: code.sample(root, code.modules(root, package), arguments.sample, arguments.seed)
+            package: code.sample(root, code.modules(root, package), arguments.sample, arguments.seed, arguments.kinds)
             for package in arguments.packages
         }
         if arguments.list:

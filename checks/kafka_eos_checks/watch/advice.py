@@ -138,10 +138,7 @@ def hangs(report: Report, transaction: Transaction | None, start_offset: int, en
 def will_end(report: Report, transaction: Transaction, tools: Tools) -> Report:
     """Advise about a transaction that its coordinator will end."""
     if transaction.times_out_ms is None:
-        words = (
-            "It is decided, and its markers are being written. If that goes on and no leader is missing, restart the "
-        )
-        words += f"broker that leads its partition of {TRANSACTION_TOPIC}. See which leaders are missing:"
+        words = f"It is decided, and its markers are being written. If that goes on: {_if_never_completed('')}"
         command = tools.topics("--describe", "--unavailable-partitions")
     else:
         words = (
@@ -161,15 +158,19 @@ def will_end(report: Report, transaction: Transaction, tools: Tools) -> Report:
 
 def stays_prepared(report: Report, tools: Tools) -> Report:
     """Advise about a transaction that its coordinator does not complete, although no data of it are open."""
-    number = f"-{report.partition}" if report.partition >= 0 else ""
-    words = "Its coordinator waits for a partition that has no leader (the command shows these) or too few replicas in "
+    words = _if_never_completed(f"-{report.partition}" if report.partition >= 0 else "")
+    command = tools.topics("--describe", "--unavailable-partitions")
+    return replace(report, ends=Ends.UNKNOWN, next=words[0].upper() + words[1:], command=command)
+
+
+def _if_never_completed(number: str) -> str:
+    """What to do about a decided transaction, whose partition of the coordinators' topic has a number ("": unknown)."""
+    words = "its coordinator waits for a partition that has no leader (the command shows these) or too few replicas in "
     words += "sync (--under-min-isr-partitions instead). If there is none, it waits for an answer that does not come: "
     words += f"restart the broker that leads {'' if number else 'its partition of '}{TRANSACTION_TOPIC}{number}. The "
     words += "next coordinator sends the markers again, and then completes it. If that broker has logged 'Uncaught "
     words += "error in request completion' or 'Error loading transactions', see first what `kafka-eos ledger findings` "
-    words += "says of refused-marker or of half-loaded-coordinator."
-    command = tools.topics("--describe", "--unavailable-partitions")
-    return replace(report, ends=Ends.UNKNOWN, next=words, command=command)
+    return words + "says of refused-marker or of half-loaded-coordinator."
 
 
 def _named(report: Report, transaction: Transaction | None) -> Report:

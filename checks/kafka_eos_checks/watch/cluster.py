@@ -230,10 +230,17 @@ class Cluster:
 
         A transactional id that this client may not describe is not told of.
         """
-        return self._transactions({"ProducerIdFilters": sorted(producer_ids)})
+        try:
+            return self._transactions({"ProducerIdFilters": sorted(producer_ids)})
+        except Unsupported:
+            return None
 
     def prepared_transactions(self) -> list[Transaction] | None:
-        """The transactions that are decided and not completed; None if a coordinator cannot tell now."""
+        """The transactions that are decided and not completed; None if a coordinator cannot tell now.
+
+        Raises:
+            Unsupported: by brokers before 3.0 (KIP-664).
+        """
         known = self._transactions({"StateFilters": PREPARED})
         return None if known is None else [each for each in known.values() if each.state in PREPARED]
 
@@ -251,7 +258,7 @@ class Cluster:
                         found[each["ProducerId"]] = _transaction(each)
                     elif each["ErrorCode"] != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                         return None
-        except (*FAILURES, Unsupported):  # KIP-664: brokers before 3.0 do not tell
+        except FAILURES:
             return None
         return found
 

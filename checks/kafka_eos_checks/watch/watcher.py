@@ -31,6 +31,7 @@ KIP:   KIP-664, KIP-890
 Kafka: TransactionsCommand.FindHangingTransactionsCommand; TransactionCoordinator.endTransaction
 """
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
@@ -40,7 +41,7 @@ from typing import Any
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.audit.rules.transactions.names import HANGING, TORN
-from kafka_eos_checks.conform.wire import error_name
+from kafka_eos_checks.conform.wire import Unsupported, error_name
 from kafka_eos_checks.kit.verdict import first_of
 from kafka_eos_checks.watch.advice import WORDS, Tools, hangs, nobody_tells, will_end
 from kafka_eos_checks.watch.backoff import SHARE, BackOff
@@ -177,7 +178,8 @@ class Watcher:
     _leaders: dict[Place, int] = field(default_factory=dict)
     _refreshed_ms: int | None = None
     _checked_ms: int | None = None
-    _look_ms: int = 0  # when to look for prepared transactions
+    _look_ms: float = 0  # when to look for prepared transactions
+    _unlisted: bool = False  # whether the last such look was in vain or put off
     _state_partitions: int = 0  # of __transaction_state
     _suspects: dict[tuple[Place, int], _Suspect] = field(default_factory=dict)
     _all_led: bool = True  # every partition of __transaction_state has a leader
@@ -499,7 +501,7 @@ class Watcher:
             if self._is_old(state, opened, now_ms)
         ]
         if not asked:
-            if not any(state.open for state in self.watched.values()):
+            if not self._unlisted and not any(state.open for state in self.watched.values()):
                 self._coordinators_tell("no transaction is open any more", now_ms)
             return
         self._checked_ms = now_ms
@@ -522,10 +524,22 @@ class Watcher:
     def _prepared(self, now_ms: int) -> Iterator[Report]:
         """Ask the coordinators which transactions they have decided, and report those that they do not complete."""
         started = time.monotonic()
-        known = self.cluster.prepared_transactions() if self._all_led and now_ms >= self._asking.until_ms else None
+        self._look_ms = now_ms + REFRESH_MS
+        if now_ms < self._asking.until_ms:
+            self._unlisted = True
+            return
+        try:
+            known = self.cluster.prepared_transactions() if self._all_led else None
+        except Unsupported:
+            self._look_ms, self._unlisted = math.inf, False
+            self.tell("not judged: which transactions stay prepared, because brokers before 3.0 do not tell")
+            return
         self._look_ms = now_ms + max(REFRESH_MS, SHARE * _since(started))
+        self._unlisted = known is None
         if known is None:
+            self._coordinators_do_not_tell(started, now_ms)
             return  # whatever was prepared may still be
+        self._coordinators_tell("the coordinators tell of transactions again", now_ms)
         yield from self.prepared.take(known, self._state_partitions, now_ms)
         if self.prepared.is_unsure:
             self._look_ms = now_ms + self.options.check_ms
@@ -541,10 +555,7 @@ class Watcher:
         started = time.monotonic()
         known = self.cluster.transactions_of(producer_ids) if self._all_led else None
         if known is None:
-            why = "they do not answer" if self._all_led else f"a partition of {COORDINATOR_TOPIC} has no leader"
-            self.blindness.begins(NO_COORDINATOR, EVERYWHERE, why, now_ms)
-            if self._asking.failed(now_ms, "", _since(started)):
-                self.tell(f"the coordinators do not tell of transactions now; asked again {self._asking.in_words()}")
+            self._coordinators_do_not_tell(started, now_ms)
             return None
         self._coordinators_tell("the coordinators tell of transactions again", now_ms)
         for pid in producer_ids:
@@ -552,6 +563,13 @@ class Watcher:
         while len(self._names) > MOST_NAMES:
             del self._names[next(iter(self._names))]
         return known
+
+    def _coordinators_do_not_tell(self, started: float, now_ms: int) -> None:
+        """Note that the coordinators, asked since a moment, do not tell."""
+        why = "they do not answer" if self._all_led else f"a partition of {COORDINATOR_TOPIC} has no leader"
+        self.blindness.begins(NO_COORDINATOR, EVERYWHERE, why, now_ms)
+        if self._asking.failed(now_ms, "", _since(started)):
+            self.tell(f"the coordinators do not tell of transactions now; asked again {self._asking.in_words()}")
 
     def _coordinators_tell(self, how: str, now_ms: int) -> None:
         """Note that the coordinators tell, or are not needed."""

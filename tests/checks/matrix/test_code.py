@@ -536,10 +536,10 @@ def test_the_command_fails_if_a_mutant_survives_or_an_explained_one_does_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     one, two = mutant("= 7", "= 8"), mutant("weight < most", "False")
-    asked: list[tuple[int, int]] = []
+    asked: list[tuple[int, int, str]] = []
 
-    def sample(root: Path, files: list[Path], count: int, seed: int) -> list[CodeMutant]:
-        asked.append((count, seed))
+    def sample(root: Path, files: list[Path], count: int, seed: int, kinds: str) -> list[CodeMutant]:
+        asked.append((count, seed, kinds))
         return [one, two]
 
     def judged(benches: list[Bench], mutants: list[CodeMutant], on_fate: Callable[[Fate], None]) -> list[Fate]:
@@ -553,9 +553,22 @@ def test_the_command_fails_if_a_mutant_survives_or_an_explained_one_does_not(
     monkeypatch.setattr(code, "judged", judged)
     monkeypatch.setattr(code, "Bench", SimpleNamespace)
     monkeypatch.setattr(code, "read_explained", lambda: {each.entry: "why" for each in [one][:explained]})
-    call = ["check", "code", "matrix", "--sample", "2", "--seed", "5", "--jobs", "3", *["--trust"][:trust]]
+    call = [
+        "check",
+        "code",
+        "matrix",
+        "--sample",
+        "2",
+        "--seed",
+        "5",
+        "--jobs",
+        "3",
+        "--kinds",
+        "eos/*",
+        *["--trust"][:trust],
+    ]
     assert cli.main([*call, "--json", str(tmp_path / "code.json")]) == status
-    assert asked == [(2, 5)]
+    assert asked == [(2, 5, "eos/*")]
     (verdict,) = read_verdicts(tmp_path / "code.json")
     untried = explained and trust
     assert (verdict.name, verdict.ok, verdict.figures["killed"]) == ("matrix", status == 0, 1 + noticed - untried)
@@ -575,6 +588,16 @@ def test_a_sample_is_the_same_for_a_seed_and_leaves_annotations_out(clone: Path)
     assert {each.line for each in drawn} == {4, 6}
     assert all("int | None" in each.text and each.text != RULE for each in drawn)
     assert len(code.sample(clone, [rule], 2, 1)) == 2
+
+
+def test_a_sample_has_changes_of_the_kinds_that_are_asked_for(clone: Path) -> None:
+    pytest.importorskip("cosmic_ray", reason="the extra `mutants` is not installed; `make code-mutants` installs it")
+    rule = Path("reference/kafka_eos/room/floor.py")
+    (clone / rule).write_text(FLOOR, encoding="utf-8")
+    assert {each.change for each in code.sample(clone, [rule], 50, 1, "eos/Operand")} == {
+        "return weight // 2 -> return weight"
+    }
+    assert {each.line for each in code.sample(clone, [rule], 50, 1, "core/*")} == {5, 6}
 
 
 WEIGHT = """from abc import abstractmethod
@@ -611,7 +634,7 @@ def test_the_change_that_is_shown_is_all_that_differs(clone: Path) -> None:
     rule = Path("reference/kafka_eos/room/first.py")
     (clone / rule).write_text(FIRST, encoding="utf-8")
     drawn = code.sample(clone, [rule], 50, 1)
-    assert {each.line for each in drawn} == {2, 8}
+    assert {each.line for each in drawn} == {2, 7, 8}
     for each in drawn:
         before, _, after = each.change.partition(" -> ")
         flat = " ".join(FIRST.split())
@@ -647,4 +670,4 @@ def test_a_handler_of_several_exceptions_with_dotted_names_ends_no_sample(clone:
     pytest.importorskip("cosmic_ray", reason="the extra `mutants` is not installed; `make code-mutants` installs it")
     rule = Path("reference/kafka_eos/room/floor.py")
     (clone / rule).write_text(FLOOR, encoding="utf-8")
-    assert {each.line for each in code.sample(clone, [rule], 50, 1)} == {5, 6}
+    assert {each.line for each in code.sample(clone, [rule], 50, 1)} == {5, 6, 7}

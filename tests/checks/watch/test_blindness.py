@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 from kafka_eos.errors import ErrorCode
+from kafka_eos_checks.conform.wire import Unsupported
 from kafka_eos_checks.watch.blindness import DELETED, NO_COORDINATOR, NOT_READ
 from kafka_eos_checks.watch.reports import RESOLVED, Row, report_row
 from kafka_eos_checks.watch.watcher import REFRESH_MS, Watcher
@@ -92,7 +95,7 @@ def test_offsets_that_were_deleted_before_they_were_read_are_a_row_with_their_ra
     assert (row["evidence"], row["ends"]) == ("offsets 0 to 3000", "never")
 
 
-def test_coordinators_that_do_not_tell_have_a_row_until_they_do_or_nothing_is_open(written: Written) -> None:
+def test_coordinators_that_do_not_tell_have_a_row_until_they_do(written: Written) -> None:
     log = written.logs[PLACE]
     log.data(7, 3, 0)
     written.known = None
@@ -110,7 +113,41 @@ def test_coordinators_that_do_not_tell_have_a_row_until_they_do_or_nothing_is_op
         "a partition of __transaction_state has no leader"
     ]
     log.marker(7, 3)
-    [over] = look(watcher, NOW + REFRESH_MS + 1_000)
+    assert look(watcher, NOW + REFRESH_MS + 1_000) == [], "one may stay prepared"
+    written.leaders["__transaction_state", 0] = 1
+    over = next(each for each in look(watcher, NOW + 2 * REFRESH_MS) if NO_COORDINATOR in each["evidence"])
+    assert over["evidence"] == "coordinators do not tell, for 10 s: the coordinators tell of transactions again"
+    assert told[-1] == "the coordinators tell of transactions again, after 10 s"
+    assert look(watcher, NOW + 2 * REFRESH_MS + 1_000) == []
+
+
+def test_a_look_in_vain_for_prepared_transactions_is_a_row_though_none_is_open(written: Written) -> None:
+    written.prepared = None
+    watcher = written.watcher()
+    [row] = look(watcher, NOW)
+    assert (row["rule"], row["evidence"]) == (NO_COORDINATOR, "they do not answer")
+    assert look(watcher, NOW + REFRESH_MS) == []
+    written.prepared = []
+    [over] = look(watcher, NOW + 2 * REFRESH_MS)
+    assert over["resolves"] == row["id"]
+
+
+def test_brokers_that_cannot_tell_of_transactions_have_a_row_while_one_is_open(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported() -> None:
+        raise Unsupported("ListTransactions")
+
+    monkeypatch.setattr(written, "prepared_transactions", unsupported)
+    told: list[str] = []
+    watcher = written.watcher(told)
+    assert look(watcher, NOW) == look(watcher, NOW + REFRESH_MS) == []
+    assert told == ["not judged: which transactions stay prepared, because brokers before 3.0 do not tell"]
+    log, written.known = written.logs[PLACE], None
+    log.data(7, 3, 0)
+    [row] = look(watcher, NOW + REFRESH_MS + 1_000)
+    assert row["rule"] == NO_COORDINATOR
+    log.marker(7, 3)
+    [over] = look(watcher, NOW + REFRESH_MS + 2_000)
     assert over["evidence"] == "coordinators do not tell, for 1 s: no transaction is open any more"
     assert told[-1] == "no transaction is open any more, after 1 s"
-    assert look(watcher, NOW + REFRESH_MS + 2_000) == []

@@ -123,6 +123,18 @@ def test_brokers_that_do_not_tell_of_transactions_or_producers_tell_nothing() ->
     cluster = asked()
     assert cluster.transactions_of([7]) is None, "before KIP-664, that is not: no coordinator knows it"
     assert cluster.open_transactions(1, ("orders", 0)) is None
+    with pytest.raises(Unsupported):
+        cluster.prepared_transactions()
+
+
+def test_all_topics_are_asked_for_and_none_is_made_by_that() -> None:
+    cluster = asked()
+    assert cluster._wire.asked == {"Metadata": {"Topics": None, "AllowAutoTopicCreation": False}}  # type: ignore[attr-defined]
+
+
+def test_a_broker_whose_address_is_not_known_cannot_be_reached() -> None:
+    with pytest.raises(Unreachable, match="broker 9: no address is known"):
+        asked(DescribeProducers={}).open_transactions(9, ("orders", 0))
 
 
 @pytest.mark.parametrize(("code", "places"), [({}, [("orders", 0)]), ({"ErrorCode": 0}, [("orders", 0)])])

@@ -25,7 +25,7 @@ from kafka_eos_checks.watch import cluster, command
 from kafka_eos_checks.watch import journal as journals
 from kafka_eos_checks.watch.advice import Tools
 from kafka_eos_checks.watch.cluster import ClusterFailed, Topics
-from kafka_eos_checks.watch.command import follow, print_json, print_report
+from kafka_eos_checks.watch.command import Told, follow, print_json, print_report
 from kafka_eos_checks.watch.journal import CHECKPOINT, REPORTS, Journal, UnusableFolder
 from kafka_eos_checks.watch.watcher import Options, Watcher
 
@@ -151,6 +151,10 @@ def test_the_commands_that_are_advised_have_the_properties_of_the_call(
     assert "config" not in plain.records("orders", 0, 3, 9) + plain.producers("orders", 0)
     assert f"--consumer.config={config} --topic" in configured.records("orders", 0, 3, 9)
     assert f"--command-config={config} describe-producers" in configured.producers("orders", 0)
+
+
+def test_rows_are_counted_by_what_they_are_about() -> None:
+    assert Told(wrong=1, resolved=2, blind=4).rows == 7
 
 
 def test_a_name_that_begins_with_a_hyphen_is_no_option_of_a_command() -> None:
@@ -526,4 +530,4 @@ def test_coordinators_that_do_not_tell_end_a_single_look_with_2(
     written.logs[PLACE].data(7, 3, 0)
     written.known = None
     assert main(call) == 2
-    assert "not judged: which transactions hang, because" in capsys.readouterr().err
+    assert "not judged: which transactions hang or stay prepared, as" in capsys.readouterr().err

@@ -73,7 +73,10 @@ def test_its_report_says_where_and_what_to_do(stuck: Written) -> None:
     row = report_row(1, NOW, report)
     assert row["id"] == NAME
     head, *rest, command = lines_of(row)
-    assert f"{STAYS}: __transaction_state-0 (producer 7 epoch 4): decided, and not completed for at least 1 min" in head
+    assert (
+        f"{STAYS}: __transaction_state-0 (producer 7 epoch 4): decided, and not completed for at least 1 min: its"
+        in head
+    )
     assert any("restart the broker that leads __transaction_state-0." in line for line in rest)
     assert any("says of refused-marker or of half-loaded-coordinator." in line for line in rest)
     assert command.endswith("--describe --unavailable-partitions")

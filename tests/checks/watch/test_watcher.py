@@ -12,7 +12,17 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import ControlType, Record, build_batch
 from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log
-from kafka_eos_checks.audit.rules.log import LEADER_BACK, LOG_RULES, ORDER, Batch, audit_log
+from kafka_eos_checks.audit.rules.log import (
+    DUPLICATE,
+    GAP,
+    LEADER_BACK,
+    LOG_RULES,
+    ORDER,
+    OUTSIDE,
+    STALE_EPOCH,
+    Batch,
+    audit_log,
+)
 from kafka_eos_checks.audit.rules.transactions.names import HANGING, TORN
 from kafka_eos_checks.audit.segments.headers import SMALLEST_LENGTH
 from kafka_eos_checks.conform.wire import NoAnswer
@@ -1034,6 +1044,15 @@ def test_a_violation_in_a_log_names_its_producers_transactional_id_and_the_remed
 def test_every_rule_has_a_remedy() -> None:
     assert set(WORDS) == {*LOG_RULES, TORN, CUT, CORRUPT}
     assert all(len(words) > 60 for words in WORDS.values())
+
+
+def test_the_command_about_a_log_shows_its_producers_or_its_replicas() -> None:
+    by_producer = {DUPLICATE, GAP, OUTSIDE, STALE_EPOCH}
+    for rule in WORDS:
+        command = "" if rule == TORN else "describe-producers" if rule in by_producer else "--describe"
+        assert command in Tools().about(rule, "orders", 0)
+        assert bool(command) == bool(Tools().about(rule, "orders", 0))
+        assert WORDS[rule].endswith("list` names the transactional id of each.") == (rule in by_producer)
 
 
 # --- resolved reports -------------------------------------------------------------------------------------------------
