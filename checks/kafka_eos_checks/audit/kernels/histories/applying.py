@@ -182,15 +182,17 @@ def _cover(inputs: Rows, covers: Rows) -> tuple[Mask, Mask]:
     """Whether there is a commit past each input, and whether it was in a transaction; sets ``behind``."""
     covered, marked = np.zeros(len(inputs), np.bool_), np.zeros(len(inputs), np.bool_)
     covers = covers[np.lexsort((covers["low"], covers["name"]))]
-    for name in np.unique(inputs["name"]):
-        own = np.flatnonzero(inputs["name"] == name)
+    names, offsets, behind = inputs["name"], inputs["offset"], inputs["behind"]
+    for name in np.unique(names):
+        own = np.flatnonzero(names == name)
         there = covers[np.searchsorted(covers["name"], name) : np.searchsorted(covers["name"], name, "right")]
-        at = np.searchsorted(there["low"], inputs["offset"][own], "right") - 1
+        high = there["high"]
+        at = np.searchsorted(there["low"], offsets[own], "right") - 1
         inside = np.flatnonzero(at >= 0)
-        inside = inside[inputs["offset"][own[inside]] < there["high"][at[inside]]]
+        inside = inside[offsets[own[inside]] < high[at[inside]]]
         covered[own[inside]] = True
         marked[own[inside]] = there["marked"][at[inside]]
-        inputs["behind"][own[inside]] = there["high"][at[inside]]
+        behind[own[inside]] = high[at[inside]]
     return covered, marked
 
 
@@ -201,7 +203,8 @@ def _never_given(inputs: Rows, ranges: Mapping[int, Rows], names: Mapping[int, R
     by_place: dict[int, list[tuple[int, Reach]]] = {}
     for name, reach in names.items():
         by_place.setdefault(reach.place, []).append((name, reach))
-    known = {name: np.sort(inputs["offset"][inputs["name"] == name]) for name in np.unique(inputs["name"]).tolist()}
+    of_input, offset = inputs["name"], inputs["offset"]
+    known = {name: np.sort(offset[of_input == name]) for name in np.unique(of_input).tolist()}
     nothing = np.zeros(0, np.int64)
     for own in ranges.values():
         visible = own[~own["hidden"] & np.isin(own["log"], chosen)]
