@@ -561,7 +561,7 @@ def test_too_many_findings_are_not_compared_with_known_ones(
 @pytest.mark.parametrize("logs", [True, False])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_text_of_a_history_that_no_stream_can_write_is_written_as_escapes(
-    encoding: str, logs: bool, tmp_path: Path
+    encoding: str, logs: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     value = {"value": "\ud800é", "transaction": 1}
     sent = {"topic": "orders", "partition": 0, "offset": 0}
@@ -575,23 +575,21 @@ def test_text_of_a_history_that_no_stream_can_write_is_written_as_escapes(
     if logs:
         write_log(tmp_path / "logs" / "orders-0", clean())
         given.append(str(tmp_path / "logs"))
-    command = [sys.executable, "-m", "kafka_eos_checks.cli", "audit", *given]
-    rows = []
-    for suffix in ("jsonl", "csv"):
-        findings = tmp_path / f"f.{suffix}"
-        done = subprocess.run(
-            [*command, "--findings", str(findings)],
-            env={**os.environ, "PYTHONIOENCODING": encoding},
-            capture_output=True,
-            check=False,
-            timeout=60,
-        )
-        assert (done.returncode, done.stderr) == (1, b"")
-        assert rb"c\ud800 was given '\ud800" in done.stdout
-        text = findings.read_text(encoding="utf-8")
-        rows.append(
-            list(map(json.loads, text.splitlines())) if suffix == "jsonl" else list(csv.DictReader(io.StringIO(text)))
-        )
+    lines, table = tmp_path / "f.jsonl", tmp_path / "f.csv"
+    done = subprocess.run(
+        [sys.executable, "-m", "kafka_eos_checks.cli", "audit", *given, "--findings", str(lines)],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert cli.main(["audit", *given, "--findings", str(table)]) == 1  # here, since no stream has to do with a file
+    assert all(r"c\ud800 was given '\ud800" in out for out in (done.stdout.decode(encoding), capsys.readouterr().out))
+    rows = [
+        list(map(json.loads, lines.read_text(encoding="utf-8").splitlines())),
+        list(csv.DictReader(io.StringIO(table.read_text(encoding="utf-8")))),
+    ]
     assert [row["evidence"] for row in rows[0]] == [row["evidence"] for row in rows[1]]
     assert any(row["evidence"].startswith("c\\ud800 was given '\\ud800é'") for row in rows[0])
     pytest.importorskip("pyarrow")

@@ -855,7 +855,8 @@ def _again(pid: Ints, epoch: Ints, ends: NDArray[np.uint8]) -> NDArray[np.bool_]
     follows = np.append(False, same & (ends[own][1:] > 0) & (ends[own][:-1] > 0))[: len(own)]
     asked = np.flatnonzero(ends[own] == 1)
     row = np.cumsum(~follows)[asked]
-    again[own[asked[1:][row[1:] == row[:-1]]]] = True
+    asked_again = asked[1:][row[1:] == row[:-1]]
+    again[own[asked_again]] = True
     return again
 
 

@@ -511,7 +511,8 @@ def join_bucket(
         number = number_of[run]
         yield Row(PICKED, number, ("keys", keyed), keyed.nbytes)
         yield Row(PICKED, number, ("spots", at_spot), at_spot.nbytes)
-        ended = np.unique(keyed["ended"][keyed["ended"] != 0])
+        ended = keyed["ended"]
+        ended = np.unique(ended[ended != 0])
         yield from _scattered(ASKED_FOR, run, _as_rows(ended, _ASKED), "ended", buckets)
         shown = joined.shown
         for log in np.unique(shown["log"]).tolist():
@@ -666,7 +667,8 @@ def producer_bucket(
         for rule, proved in ((REFUSED, refused_ones), (NOT_AS_SENT, offsets)):
             yield Row(FIGURES, bucket, {rule: {"checked": proved.checked, "unknown": proved.unknown}})
             if len(proved.suspects):
-                of_batches = np.unique(refusals["pid"][~refusals["of_epoch"]])
+                of_epoch = refusals["of_epoch"]
+                of_batches = np.unique(refusals["pid"][~of_epoch])
                 yield Row(ACCUSED, 0, (name, rule, proved.suspects, of_batches), proved.suspects.nbytes)
         named = own[OFFSET_STEP][np.isin(own[OFFSET_STEP]["pid"], offsets.suspects)]
         if len(named):

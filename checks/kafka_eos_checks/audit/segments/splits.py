@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import groupby, takewhile
 from pathlib import Path
 
@@ -18,6 +18,13 @@ from kafka_eos_checks.audit.weights import TABLE_WEIGHT
 SUFFIXES = ("log", header_tables.SUFFIX)
 OFFSET_DIGITS = 20  # in the name of a segment
 SPLIT_BYTES = 128 << 20  # reading this much takes 50 ms or more, which is more than a task costs
+
+
+@lru_cache(1 << 10)
+def _placed(folder: str) -> tuple[Path, Path]:
+    """A log's folder and its log directory. Each rule asks for them, and a ``Path`` takes long to make."""
+    path = place(folder)
+    return path, path.parent
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,11 +48,11 @@ class PartitionLog:
     @property
     def directory(self) -> Path:
         """The broker's log directory."""
-        return place(self.folder).parent
+        return _placed(self.folder)[1]
 
     def file(self, name: str) -> Path:
         """A file of the folder."""
-        return place(self.folder) / name
+        return _placed(self.folder)[0] / name
 
     def end_of(self, name: str) -> int | None:
         """The end of a file's batches, in bytes, if its broker may have reserved what follows; otherwise None."""

@@ -173,7 +173,8 @@ class Owing:
         order = np.argsort(known)
         places, found = _places(known[order], wanted)
         markers = np.where(found, there["markers"][order][places], 0) if len(there) else np.zeros(len(owed), np.int64)
-        few = np.flatnonzero(markers < sum(owed[name] for name in _COUNTS))
+        counts = sum(owed[name] for name in _COUNTS)
+        few = np.flatnonzero(markers < counts)
         unended = {row[:3] for row in there[there["unended"]].tolist()}
         otherwise = {row[:3]: _ended_otherwise(*row[-4:]) for row in there[there["offset"] >= 0].tolist()}
         names = owed.dtype.names or ()
@@ -328,8 +329,10 @@ def by_task(rows: Rows, tasks: int) -> list[tuple[int, Rows]]:
     if "unended" in (rows.dtype.names or ()):
         also = rows[rows["unended"]]
         also["markers"] = 0
-        task = np.concatenate([rows["producer_id"] + rows["epoch"], also["producer_id"] + also["epoch"] + 1]) % tasks
+        later = np.repeat((0, 1), (len(rows), len(also)))
         rows = np.concatenate([rows, also])
     else:
-        task = (rows["producer_id"] + rows["epoch"]) % tasks
+        later = np.zeros(len(rows), np.int64)
+    pid, epoch = rows["producer_id"], rows["epoch"]
+    task = (pid + epoch + later) % tasks
     return [(number, rows[task == number]) for number in np.unique(task).tolist()]

@@ -186,16 +186,17 @@ def _cover(inputs: Rows, covers: Rows) -> tuple[Mask, Mask]:
     """Whether there is a commit past each input, and whether it was in a transaction; sets ``behind``."""
     covered, marked = np.zeros(len(inputs), np.bool_), np.zeros(len(inputs), np.bool_)
     covers = covers[np.lexsort((covers["low"], covers["name"]))]
-    names = np.ascontiguousarray(covers["name"])
+    names, offsets, behind = np.ascontiguousarray(covers["name"]), inputs["offset"], inputs["behind"]
     for name, own in places_of_each(inputs["name"]):
         begin, end = (np.searchsorted(names, np.uint64(name), side) for side in ("left", "right"))
         there = covers[begin:end]
-        at = np.searchsorted(there["low"], inputs["offset"][own], "right") - 1
+        high = there["high"]
+        at = np.searchsorted(there["low"], offsets[own], "right") - 1
         inside = np.flatnonzero(at >= 0)
-        inside = inside[inputs["offset"][own[inside]] < there["high"][at[inside]]]
+        inside = inside[offsets[own[inside]] < high[at[inside]]]
         covered[own[inside]] = True
         marked[own[inside]] = there["marked"][at[inside]]
-        inputs["behind"][own[inside]] = there["high"][at[inside]]
+        behind[own[inside]] = high[at[inside]]
     return covered, marked
 
 
@@ -203,7 +204,8 @@ def _never_given(inputs: Rows, offered: Iterable[Offered], setting: Setting) -> 
     """Records that no member was given although the group committed an offset past them, dtype :data:`INPUT`."""
     chosen = [number for number, log in setting.logs.items() if log.longest]
     found = [np.zeros(0, INPUT)]
-    known = {name: inputs["offset"][own] for name, own in places_of_each(inputs["name"])}
+    offset = inputs["offset"]
+    known = {name: offset[own] for name, own in places_of_each(inputs["name"])}
     nothing = np.zeros(0, np.int64)
     for own, names in offered:
         by_place: dict[int, list[tuple[int, Reach]]] = {}

@@ -208,7 +208,8 @@ def follow_readers(moves: Rows, changes: Rows, setting: Setting) -> Readers:
     back = np.flatnonzero(alone & (steps["offset"] < path.start) & (path.mine["what"] == POLLED))
     steps["back"][back] = _may_go_back(moves, path, back)
     figures = {"steps": int(path.mine["count"][path.is_step].sum()), "ends": int(ends["count"].sum())}
-    gaps, backward = steps[alone & (path.start < steps["offset"])], steps[back[~steps["back"][back]]]
+    may_not = ~steps["back"][back]
+    gaps, backward = steps[alone & (path.start < steps["offset"])], steps[back[may_not]]
     return Readers(gaps, backward, _fell(ends, changes, setting), unlogged, figures, tangled)
 
 
@@ -244,16 +245,18 @@ def _fell(ends: Rows, changes: Rows, setting: Setting) -> Rows:
     when = setting.when(ends)
     changes = changes[np.isin(changes["what"], CHANGES)]
     changed = setting.when(changes)
-    era = np.searchsorted(np.sort(changed[changes["place"] == 0]), when)
-    for place in np.unique(changes["place"][changes["place"] != 0]):
+    where = changes["place"]
+    era = np.searchsorted(np.sort(changed[where == 0]), when)
+    for place in np.unique(where[where != 0]):
         here = ends["place"] == place
-        era[here] += np.searchsorted(np.sort(changed[changes["place"] == place]), when[here])
+        era[here] += np.searchsorted(np.sort(changed[where == place]), when[here])
     same = _same_reader(ends)[1:]
     same &= era[1:] == era[:-1]
-    fallen = np.flatnonzero(same & (ends["offset"][1:] < ends["offset"][:-1])) + 1
+    offset = ends["offset"]
+    fallen = np.flatnonzero(same & (offset[1:] < offset[:-1])) + 1
     first = np.ones(len(ends), np.bool_)
     first[1:] = ~same
-    below = np.flatnonzero(first & (ends["offset"] < 0))
+    below = np.flatnonzero(first & (offset < 0))
     steps = np.zeros(len(fallen) + len(below), STEP)
     number = np.concatenate([fallen, below])
     for name in ("at", "offset", "place"):
@@ -334,11 +337,13 @@ def look_into_gaps(gaps: Sequence[tuple[int, Rows]], ranges: Rows, setting: Sett
     steps, missing = [], []
     for block, own in gaps:
         low, high = block << BLOCK_BITS, (block + 1) << BLOCK_BITS
-        for place in np.unique(own["place"]):
+        where, of_all = own["place"], own["all"]
+        for place in np.unique(where):
             here = ranges[np.searchsorted(ranges["place"], place) : np.searchsorted(ranges["place"], place, "right")]
+            hidden = here["hidden"]
             for visible_only in (True, False):
-                mine = own[(own["place"] == place) & (own["all"] != visible_only)]
-                there = here[~here["hidden"]] if visible_only else here
+                mine = own[(where == place) & (of_all != visible_only)]
+                there = here[~hidden] if visible_only else here
                 begin, end = np.maximum(mine["start"], low), np.minimum(mine["offset"], high)
                 first, last = np.searchsorted(there["end"], begin, "right"), np.searchsorted(there["start"], end)
                 for row in np.flatnonzero(first < last).tolist():
