@@ -265,7 +265,9 @@ def run_tour(library: Library, folder: Path, *, is_killed: bool) -> Run:
                     kills += 1
             late.cancel()
         last = events[-1] if events else None
-        assert tour.returncode == 0, f"after {last}: {errors.read_text(encoding='utf-8')[-3000:]}"
+        ended = f"killed after {TOUR_SECONDS} s" if tour.returncode == -signal.SIGKILL else f"exit {tour.returncode}"
+        said_last = errors.read_text(encoding="utf-8")[-3000:]
+        assert tour.returncode == 0, f"{ended}, after {kills} kills of the server and {last}: {said_last}"
     return Run(library, name, events, kills, data)
 
 

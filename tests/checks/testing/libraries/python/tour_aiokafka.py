@@ -1,8 +1,9 @@
 """The tour of aiokafka."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiokafka
@@ -13,6 +14,8 @@ from aiokafka.errors import KafkaError
 from tour import say, text
 
 SECONDS = 60.0
+STOP_SECONDS = 30.0
+TOUR_SECONDS = 280.0  # the test kills a tour after 300, and nobody would know where it was
 BOOTSTRAP, NAME, KEEP = tour.arguments()
 RECORDS, TRANSACTIONS, COPIES = (f"{NAME}-{end}" for end in tour.PARTITIONS)
 
@@ -24,13 +27,37 @@ async def wait_until(ready: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.05)
 
 
+async def started(make: Callable[[], Any]) -> Any:
+    """A client that has started.
+
+    aiokafka 0.14: ``start`` fails at once if the connection is refused or cut, and the client can only be stopped.
+    """
+    async with asyncio.timeout(SECONDS):
+        while True:
+            client = make()
+            try:
+                await client.start()
+            except KafkaError:
+                await client.stop()
+                await asyncio.sleep(0.1)
+            else:
+                return client
+
+
 async def stop(consumer: Any) -> None:
     """Stop a consumer, its broker being there or not.
 
-    aiokafka 0.14: ``stop`` cancels a fetch that waits for its next try, and lets the CancelledError through.
+    aiokafka 0.14: ``stop`` cancels a fetch that waits for its next try, and lets the CancelledError through. It also
+    commits a last time. If the coordinator is lost meanwhile, it tries again for ever, but no longer looks for the
+    coordinator, as it is closing (``GroupCoordinator.ensure_coordinator_known``). So the tour gives such a consumer up;
+    its session ends without heartbeats.
     """
-    with suppress(asyncio.CancelledError):
-        await consumer.stop()
+    try:
+        with suppress(asyncio.CancelledError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await consumer.stop()
+    except TimeoutError:
+        print("stop did not return: the consumer is given up", file=sys.stderr)
 
 
 async def configured(admin: Any) -> str:
@@ -69,9 +96,19 @@ async def administer(admin: Any) -> None:
     say("configuration", **{"retention.ms": await configured(admin)})
 
 
+@asynccontextmanager
+async def producing(**settings: Any) -> AsyncIterator[Any]:
+    """A producer that is stopped in the end."""
+    producer = await started(lambda: aiokafka.AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, **settings))
+    try:
+        yield producer
+    finally:
+        await producer.stop()
+
+
 async def produce(kind: str, rounds: int, **settings: Any) -> None:
     """Send rounds of records, and wait for each round."""
-    async with aiokafka.AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, **settings) as producer:
+    async with producing(**settings) as producer:
         for first in range(0, rounds * tour.ROUND, tour.ROUND):
             sent = []
             for number in range(first, first + tour.ROUND):
@@ -89,7 +126,7 @@ async def produce(kind: str, rounds: int, **settings: Any) -> None:
 
 async def end(topic: str, partitions: int) -> None:
     """Send a last record to each partition."""
-    async with aiokafka.AIOKafkaProducer(bootstrap_servers=BOOTSTRAP) as producer:
+    async with producing() as producer:
         for partition in range(partitions):
             await producer.send_and_wait(topic, tour.END.encode(), partition=partition)
 
@@ -144,11 +181,8 @@ async def transact() -> None:
 
 async def reader(group: str, topic: str, **settings: Any) -> Any:
     """A consumer that begins with the first record."""
-    consumer = aiokafka.AIOKafkaConsumer(
-        topic, bootstrap_servers=BOOTSTRAP, group_id=f"{NAME}-{group}", auto_offset_reset="earliest", **settings
-    )
-    await consumer.start()
-    return consumer
+    where = {"bootstrap_servers": BOOTSTRAP, "group_id": f"{NAME}-{group}", "auto_offset_reset": "earliest"}
+    return await started(lambda: aiokafka.AIOKafkaConsumer(topic, **where, **settings))
 
 
 async def polled(consumer: Any, most: int | None = None) -> list[Any]:
@@ -317,4 +351,4 @@ async def main() -> None:
     say("end")
 
 
-asyncio.run(main())
+asyncio.run(asyncio.wait_for(main(), TOUR_SECONDS))
