@@ -322,6 +322,19 @@ def test_a_declared_group_is_known_without_a_commit(run: Run) -> None:
     assert joined in orders(cause_of(finding(OUTPUT_ALONE, 0), run.events))
 
 
+@pytest.mark.parametrize("tie", [{}, {"group": "g"}, {"producer_id": 7}, {"process": "proxy/consumer"}], ids=str)
+def test_a_producer_belongs_to_a_finding_by_its_group_by_its_id_or_by_its_process(
+    tie: dict[str, Any], run: Run
+) -> None:
+    run.event("DeclareTopic", process="test", group="g", topic="out", detail={"role": "output"})
+    run.event("JoinGroup", group="g", process="consumer")
+    run.event("AddOffsetsToTxn", **{"process": "elsewhere", "transactional_id": "z"} | tie)
+    tied = run.event("FindCoordinator", process="elsewhere", transactional_id="z")
+    run.produce(0)
+    run.end()
+    assert (tied in orders(cause_of(finding(OUTPUT_ALONE, 0), run.events))) == bool(tie)
+
+
 def test_a_corrupt_region_has_neither_offset_nor_producer_so_no_event_is_its(run: Run) -> None:
     run.event("Poll", topic="out", partition=0, offset=3)
     assert cause_of(finding("readable", None), run.events) is None

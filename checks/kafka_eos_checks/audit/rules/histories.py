@@ -248,7 +248,7 @@ def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Itera
             for offset, marker in contents.committed.items():
                 sent_in = sources.get((place[0], contents.values[offset] or b""), set())
                 committed |= sent_in & asked or sent_in
-                for ended in sent_in & asked or sent_in - aborted or sent_in:
+                for ended in sorted(sent_in & asked or sent_in - aborted or sent_in):
                     places.setdefault(ended, (place, offset, marker))
     figures["checked"] = int(figures["checked"]) + len(committed)
     for ended, (place, offset, marker) in places.items():

@@ -67,6 +67,7 @@ from kafka_eos_checks.simulate.applications import (
 )
 
 from ..both_forms import join
+from ..kept import as_kept, kept_join
 
 REGISTRY = Registry()
 RIGHT = ApplicationPlan(seed=1)
@@ -89,6 +90,7 @@ def first(rule: str, mutant: str, folder: Path, begin: int = 0) -> tuple[Finding
         simulated = simulate_application(ApplicationPlan(seed=seed, mutant=mutant), REGISTRY)
         for finding in judged(simulated, folder / str(seed))[0]:
             if finding.rule == rule:
+                as_kept([finding])
                 return finding, simulated
     raise AssertionError(f"{mutant} shows no {rule!r}")
 
@@ -232,6 +234,7 @@ def test_an_input_that_no_member_was_ever_given_is_skipped(tmp_path: Path) -> No
     found, _ = judged(without(simulated, events=events), tmp_path)
     assert [(finding.rule, finding.offset) for finding in found] == [(SKIPPED, 1)]
     assert "no member was given it" in found[0].evidence
+    as_kept(found)
 
 
 def test_inputs_without_a_committed_offset_are_not_found_skipped(tmp_path: Path) -> None:
@@ -305,6 +308,7 @@ def test_a_generation_is_fenced_only_if_the_next_had_begun_when_the_request_was_
     figures: dict[str, int | float | str] = {"checked": 0, "unknown": 0}
     events = [generation(*step, order=order) for order, step in enumerate(steps)]
     findings = list(judge_generations(events, figures))
+    as_kept(findings, figures)
     assert [(each.topic, each.partition) for each in findings] == [(INPUTS, 0)] * found
     assert figures["unknown"] == unknown
 
@@ -407,7 +411,8 @@ class Copier:
             partition = folder / f"{topic}-0"
             partition.mkdir(parents=True, exist_ok=True)
             (partition / f"{0:020d}.log").write_bytes(b"".join(batch.encode() for batch in batches))
-        return join([*self.events, *(declare() if declaration is None else declaration)], find_logs(folder), moments)
+        events = [*self.events, *(declare() if declaration is None else declaration)]
+        return kept_join(join(events, find_logs(folder), moments))
 
 
 @pytest.fixture
@@ -835,8 +840,9 @@ def test_a_declaration_that_lacks_something_is_refused(columns: dict[str, Any], 
     copier = Copier()
     copier.copy(0)
     one = Event(run="r", process="test", phase="ok", group=G, **columns)
-    with pytest.raises(WrongQuestion, match=re.escape(said)):
+    with pytest.raises(WrongQuestion, match=re.escape(said)) as refused:
         copier.judged(tmp_path, [*declare(), one])
+    as_kept([], refused.value)
 
 
 def test_a_request_with_an_odd_detail_belongs_to_nobody(copier: Copier) -> None:
@@ -1017,3 +1023,45 @@ def test_an_output_that_is_there_twice_was_processed_twice_only_if_it_was_sent_t
     copier.events = [polled(0, 0, G), *[output] * sent]
     found, _ = copier.judged(tmp_path, [])
     assert (f"{TWICE} out 1" in found) == (sent == 2)
+
+
+def test_an_output_of_an_aborted_input_is_told_with_the_first_such_input(copier: Copier, tmp_path: Path) -> None:
+    marker = ControlRecord(control_type=ControlType.ABORT, coordinator_epoch=0)
+    for at in (3, 5):
+        copier.append("in", b"z", epoch=0)
+        copier.logs["in"].append(build_control_batch(marker, producer_id=7, producer_epoch=0, base_offset=at + 1))
+    copier.write("z", name=None)
+    for number in range(3):
+        copier.copy(number)
+    [finding] = copier.joined(tmp_path).findings
+    assert "in-0 offset 3 has it, which was aborted" in finding.evidence
+
+
+def test_one_of_several_outputs_is_told_with_its_name(copier: Copier, tmp_path: Path) -> None:
+    copier.write('{"of": "v0", "leg": "debit"}', name=None)
+    reading = {"out": {"field": "of", "output": "leg"}}
+    found = copier.joined(tmp_path, declare(reading=reading)).findings
+    assert [each.evidence.partition(" ")[0] for each in found if each.rule == OUTPUT_ALONE] == ["'v0/debit'"]
+
+
+@pytest.mark.parametrize("missing", [{"out"}, {"other"}, {"out", "other"}])
+def test_an_input_without_an_output_in_some_topics_names_these(
+    missing: set[str], copier: Copier, tmp_path: Path
+) -> None:
+    copier.logs["other"] = []
+    topics = ("out", "other", "third")
+    copier.logs["third"] = []
+    more = [
+        Event(run="r", process="t", action="DeclareTopic", phase="ok", group=G, topic=topic, detail={"role": "output"})
+        for topic in topics[1:]
+    ]
+    for number in range(3):
+        for topic in topics:
+            if number != 1 or topic not in missing:
+                offset = copier.append(topic, f"v{number}".encode(), epoch=0)
+                copier.ask("Produce", topic=topic, partition=0, offset=offset, transactional_id="x")
+        copier.send_offset(number + 1)
+        copier.end(ControlType.COMMIT, *topics, OFFSETS)
+    [finding] = copier.joined(tmp_path, [*declare(), *more]).findings
+    assert (finding.rule, finding.offset) == (OFFSET_ALONE, 1)
+    assert finding.evidence.endswith(f"no output of it appears in {', '.join(sorted(missing))}")

@@ -21,7 +21,6 @@ from kafka_eos.formats.segment import (
     read_segment,
     read_transaction_index,
 )
-from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.logs import beside as kernel
@@ -46,6 +45,7 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
 from kafka_eos_checks.kit.verdict import Standing
 
+from ..kept import as_kept, run
 from ..test_moments import PID, data, marker, partition
 
 PARTITION = "follower-catches-up-0"
@@ -68,7 +68,9 @@ def brokers(recorded: Path, tmp_path: Path) -> Path:
 
 
 def judged(folder: Path) -> Beside:
-    return audit_beside(find_logs(folder))
+    result = audit_beside(find_logs(folder))
+    as_kept(result.findings, *map(str, result.figures.items()))
+    return result
 
 
 def rules(folder: Path) -> Counter[str]:

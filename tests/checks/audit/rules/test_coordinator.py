@@ -26,6 +26,8 @@ from kafka_eos_checks.audit.rules.coordinator import (
 )
 from kafka_eos_checks.audit.segments.splits import find_logs
 
+from ..kept import as_kept
+
 EMPTY, ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
 PREPARE_COMMIT, PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
 COMPLETE_COMMIT, COMPLETE_ABORT = TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT
@@ -72,6 +74,7 @@ def log_of(folder: Path, *values: TransactionLogValue | bytes | None, offsets: I
     by_columns = read_coordinator_log(log)
     assert dict(by_columns.ids) == found.ids
     assert replace(by_columns, ids=found.ids, folded=None) == found
+    as_kept(found.findings)
     return found
 
 
@@ -252,6 +255,9 @@ def test_initproducerid_gives_another_producer_id_from_the_last_but_one_epoch_on
 def test_the_promised_producer_id_may_be_0() -> None:
     prepared, completed = (state(each, 32767, version=2, next_pid=0) for each in (PREPARE_COMMIT, COMPLETE_COMMIT))
     assert wrong_step(prepared, completed) == "expected producer 0, whose epochs are not used up"
+    other = state(COMPLETE_COMMIT, 0, version=2, pid=8)
+    assert wrong_step(replace(prepared, next_producer_id=9), other) == "expected producer 9"
+    assert wrong_step(replace(prepared, next_producer_id=0), other) == "expected producer 0"
 
 
 def test_a_producer_id_follows_when_the_epochs_are_used_up(tmp_path: Path) -> None:

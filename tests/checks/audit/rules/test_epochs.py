@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT
-from kafka_eos_checks.audit.audit import Audit, run
+from kafka_eos_checks.audit.audit import Audit
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.logs import summary
 from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, GRACE_MS, LOCK, SKEW_MS, START_OFFSETS
@@ -23,6 +23,8 @@ from kafka_eos_checks.audit.rules.log import LEADER_BACK, ORDER, Batch
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
 from kafka_eos_checks.kit.verdict import Standing, Verdict
+
+from ..kept import run
 
 LED = ((0, 0), (0, 10), (0, 20), (3, 30), (3, 40), (4, 50), (4, 60))
 """Leader epoch and base offset of batches with ten records each."""

@@ -10,15 +10,27 @@ import pytest
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import ProducerSnapshotEntry
-from kafka_eos_checks.audit.findings import Kind
+from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.rules.beside import NO_HOLE, is_gone
 from kafka_eos_checks.audit.rules.coordinator import Transaction, follow_coordinator_log
-from kafka_eos_checks.audit.rules.decided import LOOK_FIRST, TAKES_NOTHING, Said
+from kafka_eos_checks.audit.rules.decided import (
+    LOOK_FIRST,
+    TAKES_NOTHING,
+    Answer,
+    Data,
+    Last,
+    Marked,
+    Owner,
+    Said,
+    added,
+    needs_markers,
+    said_of,
+)
 from kafka_eos_checks.audit.rules.transactions import torn
 from kafka_eos_checks.audit.rules.transactions.matching import Matching, Named
-from kafka_eos_checks.audit.rules.transactions.missing import Owed, There, _owed, missing
+from kafka_eos_checks.audit.rules.transactions.missing import EndedOtherwise, Owed, There, _owed, missing
 from kafka_eos_checks.audit.rules.transactions.names import OPEN_OF_NOBODY, OPEN_WITHOUT_LOG, STATE_DAMAGED, TORN
-from kafka_eos_checks.audit.rules.transactions.open import fate_of
+from kafka_eos_checks.audit.rules.transactions.open import _since, fate_of, held_back
 from kafka_eos_checks.audit.rules.transactions.partitions import (
     OpenTransaction,
     PartitionTransactions,
@@ -26,6 +38,7 @@ from kafka_eos_checks.audit.rules.transactions.partitions import (
 )
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
+from ..kept import as_kept
 from .test_transactions import NOW, PID, at_the_moment, coordinator, ended, partition
 
 
@@ -49,10 +62,13 @@ def test_a_transaction_hangs_whatever_its_age_if_its_coordinator_has_ended_it(tm
     moments.covers = lambda *_: True
     fate = fate_of(transactions, transactions.open[PID], coordinators, moments)
     assert (fate.kind, fate.is_overdue) == (Kind.VIOLATION, False)
+    told = [fate.why]
     for damage in ({"damaged": True}, {"unreadable": 1}):
         own = replace(log, **damage)  # type: ignore[arg-type]
         coordinators = SimpleNamespace(owner=lambda _, own=own: (own, own.ids["t"]))
-        assert fate_of(transactions, transactions.open[PID], coordinators, moments).reason is STATE_DAMAGED
+        told.append((fate := fate_of(transactions, transactions.open[PID], coordinators, moments)).why)
+        assert fate.reason is STATE_DAMAGED
+    as_kept([], *told)
 
 
 @pytest.mark.parametrize(("stamped", "appended_by"), [(True, NOW), (False, inf)])
@@ -64,15 +80,15 @@ def test_data_that_a_broker_has_stamped_were_appended_then(stamped: bool, append
     assert partition.appended_by(opened) == appended_by
 
 
-def owed(markers: int, log: object = None) -> SimpleNamespace:
+def owed(markers: int, log: object = None, otherwise: EndedOtherwise | None = None, **changes: Any) -> SimpleNamespace:
     """The judgement on a partition that has so many of the markers of one committed transaction."""
     one = Owed(
         producer_id=PID, epoch=1, name=Named("t", 0, PID), decision=ControlType.COMMIT, decided_ms=NOW,
         completed_ms=NOW, ordered=False, due=1,
     )  # fmt: skip
     judged = SimpleNamespace(figures={TORN: {"markers": 0}}, reasons={}, findings=[])
-    there = There(markers=markers, follows=True, unended=())
-    missing(SimpleNamespace(log=log, end=9), one, there, at_the_moment(NOW), judged)
+    there = There(markers=markers, follows=True, unended=(), otherwise=otherwise)
+    missing(SimpleNamespace(log=log, end=9), replace(one, **changes), there, at_the_moment(NOW), judged)
     return judged
 
 
@@ -100,12 +116,29 @@ def test_nothing_is_counted_if_all_markers_are_there(markers: int) -> None:
 
 
 def test_a_missing_marker_is_found_at_the_end_of_its_partition() -> None:
-    log = SimpleNamespace(topic="orders", partition=3, broker=2, segments=["first", "last"])
+    log = SimpleNamespace(topic="orders", partition=3, broker=2, segments=[f"{at:020d}.log" for at in (3, 8)])
     judged = owed(0, log)
     [finding] = judged.findings
     assert judged.figures == {TORN: {"markers": 1}}
-    assert (finding.topic, finding.partition, finding.broker, finding.file) == ("orders", 3, 2, "last")
+    assert (finding.topic, finding.partition, finding.broker, finding.file) == ("orders", 3, 2, log.segments[-1])
     assert (finding.offset, finding.producer_id, finding.producer_epoch) == (9, PID, 1)
+    as_kept(
+        [
+            each
+            for own in (
+                judged,
+                owed(2, log, due=5, ordered=True),
+                owed(0, log, due=1, ordered=True, decision=ControlType.ABORT),
+                owed(1, log, due=3, near=2),
+                owed(0, log, EndedOtherwise(4, 6, 0, ControlType.ABORT)),
+                owed(0, log, EndedOtherwise(4, 6, 3, ControlType.COMMIT)),
+                owed(0, log, EndedOtherwise(4, 6, 3, None)),
+                owed(0, log, EndedOtherwise(4, 6, 3, None), ordered=True),
+            )
+            for each in own.findings
+        ],
+        judged.figures,
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,3 +173,65 @@ def test_a_marker_that_the_cleaner_has_emptied_hides_no_contradiction_after_it(m
     monkeypatch.setattr(torn, "_without_transaction", lambda each: each.marker.decision)
     matching = Matching(unmatched=[unmatched(None), unmatched(ControlType.COMMIT)])  # type: ignore[list-item]
     assert list(torn.contradictions(matching)) == [ControlType.COMMIT]
+
+
+OWNER = Owner("t", 3, "", "ONGOING", 42, is_open=False, completed=None)
+OWNERS = {
+    "nobody": None,
+    "open": OWNER._replace(is_open=True),
+    "to be ended": OWNER._replace(is_open=True, status="PREPARE_ABORT"),
+    "ended": OWNER._replace(status="COMPLETE_ABORT"),
+    "ended, lacks": OWNER._replace(status="COMPLETE_ABORT", lacks="lacks"),
+    "committed, lacks": OWNER._replace(status="COMPLETE_COMMIT", lacks="lacks", completed=ControlType.COMMIT),
+    "aborted, lacks": OWNER._replace(status="COMPLETE_ABORT", lacks="lacks", completed=ControlType.ABORT),
+    "version 2, lacks": OWNER._replace(lacks="lacks", is_version_2=True),
+}
+TOLD = {
+    "nothing": Answer(),
+    "committed": Answer(commits=1, last=Last(True, 41, ControlType.COMMIT)),
+    "aborted": Answer(aborts=1, last=Last(True, 41, ControlType.ABORT)),
+    "several": Answer(commits=2, aborts=3, is_named=False, last=Last(True, 41, ControlType.ABORT)),
+    "several aborted": Answer(aborts=3, is_named=False, last=Last(True, 41, ControlType.ABORT)),
+    "elsewhere": Answer(last=Last(False, 41, ControlType.COMMIT)),
+    "several elsewhere": Answer(is_named=False, last=Last(False, 41, ControlType.COMMIT)),
+    "a marker": Answer(committed=Marked("orders", 4, 43)),
+    "another marker": Answer(aborted=Marked("orders", 5, 44)),
+    "both": Answer(committed=Marked("orders", 4, 43), aborted=Marked("orders", 5, 44)),
+}
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_each_answer_about_data_is_said_with_its_place_and_remedy(owner: str) -> None:
+    lines = []
+    for told, answer in TOLD.items():
+        whole = replace(answer, owner=OWNERS[owner])
+        said = said_of(Data(PID, 6, "orders", 0), whole)
+        words = [] if said is None else [*said, *filter(None, map(said.effect_of, ControlType))]
+        lines.append(f"{told}: {'| '.join(map(str, words))} {'(and the markers)' * needs_markers(whole)}")
+    as_kept([], *lines)
+
+
+def test_answers_of_several_logs_about_the_same_data_are_one() -> None:
+    one, other = Data(PID, 6, "orders", 0), Data(PID, 6, "orders", 1)
+    parts = [{one: TOLD["committed"], other: TOLD["a marker"]}, {one: TOLD["aborted"]}]
+    both = Answer(commits=1, aborts=1, last=max(Last(True, 41, each) for each in ControlType))
+    assert added(parts) == {one: both, other: TOLD["a marker"]}
+    assert needs_markers(None)
+
+
+@pytest.mark.parametrize("timestamp", [-1, 0, 1, NOW])
+def test_it_is_told_since_when_and_by_whose_clock_data_are_open(timestamp: int) -> None:
+    opened = OpenTransaction(file="", position=0, offset=0, producer_id=PID, epoch=0, holes=0, timestamp=timestamp)
+    both = (replace(opened, stamped=stamped) for stamped in (True, False))
+    as_kept([], *(_since(each, now) for each in both for now in (inf, NOW, NOW + 90_000)))
+
+
+def test_readers_are_held_back_by_the_first_open_transaction_of_each_log() -> None:
+    opened = [
+        Finding(rule="", topic=topic, partition=partition, broker=broker, offset=offset, evidence=f"open {offset}")
+        for topic, partition, broker, offset in (
+            ("a", 0, "1", 7), ("a", 0, "1", 5), ("a", 0, "2", 6), ("a", 1, "1", 4), ("b", 0, "1", 3), ("a", 0, "1", 9),
+        )
+    ]  # fmt: skip
+    ends = {("1", "a", 0): 20, ("2", "a", 0): 21, ("1", "a", 1): 22, ("1", "b", 0): 23}
+    as_kept(held_back(opened, ends))

@@ -30,6 +30,7 @@ from kafka_eos_checks.audit.segments.contents import read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
 from ..both_forms import join
+from ..kept import kept_join
 
 
 def event(action: str, phase: str, value: str | None = None, **columns: Any) -> Event:
@@ -61,11 +62,11 @@ def init(phase: str, pid: int = -1, epoch: int = -1, transactional_id: str | Non
 
 
 def found(events: Sequence[Event], logs: Sequence[PartitionLog] = ()) -> list[tuple[str, int | None]]:
-    return [(f.rule, f.offset) for f in join(numbered(events), logs).findings]
+    return [(f.rule, f.offset) for f in kept_join(join(numbered(events), logs)).findings]
 
 
 def unknown(events: Sequence[Event], rule: str, logs: Sequence[PartitionLog] = ()) -> int:
-    result = join(numbered(events), logs)
+    result = kept_join(join(numbered(events), logs))
     assert result.findings == []
     return int(result.figures[rule]["unknown"])
 
@@ -106,7 +107,7 @@ def test_an_acknowledged_value_that_is_not_at_its_offset_is_lost(tmp_path: Path)
     assert found([send("ok", "b", 0)], [log]) == [(LOST, 0)]
     assert found([send("ok", "c", 2)], [log]) == [(LOST, 2)]
     marked = log_of(tmp_path / "marked", [values(0, b"a", transactional=True), ended(1, ControlType.COMMIT)])
-    [finding] = join([send("ok", "a", 1)], [marked]).findings
+    [finding] = kept_join(join([send("ok", "a", 1)], [marked])).findings
     assert (finding.rule, finding.evidence) == (LOST, "p was told that 'a' is at offset 1; there is a marker")
 
 
@@ -142,9 +143,9 @@ def test_a_value_sent_once_that_is_there_twice_is_a_duplicate(tmp_path: Path) ->
     assert found([*once, send("invoke", "a")], [log]) == []
     again = [*once, send("fail", "a"), send("invoke", "a")]
     assert found(again, [log]) == [(DUPLICATE_VALUE, 2)], "the first send is known to have failed"
-    [finding] = join(numbered([once[1], send("fail", "b")]), [log]).findings
+    [finding] = kept_join(join(numbered([once[1], send("fail", "b")]), [log])).findings
     assert finding.evidence == "'b' was sent 1 time(s), of which 1 failed, and is at orders-0 offset 1"
-    [more] = join(numbered([once[1], *(send("fail", "b") for _ in range(2))]), [log]).findings
+    [more] = kept_join(join(numbered([once[1], *(send("fail", "b") for _ in range(2))]), [log])).findings
     assert more.evidence == finding.evidence, "no more sends fail than there are"
 
 
@@ -177,7 +178,7 @@ FENCED = produce("fail", 0, ErrorCode.INVALID_PRODUCER_EPOCH)
 def test_an_epoch_refused_although_nobody_fenced_it_is_without_cause() -> None:
     assert found([*GRANTED, produce("invoke", 0), FENCED]) == [(REFUSED, None)]
     refused = event("EndTxn", "fail", producer_id=7, producer_epoch=0, error=int(ErrorCode.PRODUCER_FENCED))
-    [finding] = join(numbered([*GRANTED, refused]), []).findings
+    [finding] = kept_join(join(numbered([*GRANTED, refused]), [])).findings
     assert finding.rule == REFUSED
     assert "EndTxn refused with PRODUCER_FENCED, but nothing has a higher epoch" in finding.evidence
 
@@ -186,7 +187,7 @@ def test_an_event_is_named_by_its_order_and_without_one_by_its_process() -> None
     events = [*GRANTED, produce("invoke", 0), FENCED]
     assert FENCED.order is None
     for run, said in ((numbered(events), f"event {len(events) - 1} of p: Produce"), (events, "p: Produce")):
-        [finding] = join(run, ()).findings
+        [finding] = kept_join(join(run, ())).findings
         assert finding.evidence.startswith(said)
     for order, said in ((3, " began a transaction with event 3 and never"), (None, " began a transaction and never")):
         assert said in not_ended(Declared("g"), {"t": Begun(order, {"g"})}, {})
@@ -285,7 +286,7 @@ def test_a_refusal_that_a_test_has_injected_is_no_refusal_of_the_server(tmp_path
 
     own = end("invoke", 0, request=9), replace(end("fail", 0, request=9), error=int(ErrorCode.INVALID_PRODUCER_EPOCH))
     assert found([*GRANTED, *injected(8)]) == []
-    assert join(numbered([*GRANTED, *injected(8)]), []).figures[REFUSED] == {"checked": 0, "unknown": 0}
+    assert kept_join(join(numbered([*GRANTED, *injected(8)]), [])).figures[REFUSED] == {"checked": 0, "unknown": 0}
     assert found([*GRANTED, *injected(8), *own]) == [(REFUSED, None)]
     assert found([*GRANTED, *injected(8, "delay")]) == [(REFUSED, None)], "the server has handled it"
     asked = replace(init("invoke"), detail={"request": 8, "fault": "error"})
@@ -393,7 +394,7 @@ def test_the_sequence_after_the_wrap_is_next_only_when_what_is_before_it_is_ackn
 
 def test_runs_are_judged_apart() -> None:
     other = [replace(e, run="other") for e in numbered([init("invoke")])]
-    assert [f.run for f in join([*numbered([*GRANTED, FENCED]), *other], []).findings] == ["r"]
+    assert [f.run for f in kept_join(join([*numbered([*GRANTED, FENCED]), *other], [])).findings] == ["r"]
 
 
 def begun(number: int, *rest: Event) -> list[Event]:
@@ -417,17 +418,19 @@ def test_what_a_marker_commits_without_the_application_asking_is_found_once(tmp_
     committed = begun(0, asked("CommitTransaction", 0))
     aborted = begun(1, asked("AbortTransaction", 1))
     both = [*committed, *aborted, *aborted[1:2]]  # sent twice, so that the second copy is no duplicate
-    [finding] = join(numbered(both), [log]).findings
+    [finding] = kept_join(join(numbered(both), [log])).findings
     assert (finding.rule, finding.offset) == (UNASKED, 2)
     assert "transaction 1 of p was committed (marker at offset 4)" in finding.evidence
     assert found([*both, asked("CommitTransaction", 1)], [log]) == []
     assert found([*committed, *begun(1)], [log])[-1] == (UNASKED, 2), "nor did it abort"
     again = asked("CommitTransaction", 1)
     failed = [*both, again, replace(again, phase="fail")]
-    [finding] = join(numbered(failed), [log]).findings
+    [finding] = kept_join(join(numbered(failed), [log])).findings
     assert finding.evidence.endswith("(marker at offset 4), although it was told that the commit failed")
     assert found([*failed, again], [log]) == [], "the second call may have committed it"
-    [finding] = join(numbered([*both, again, replace(asked("AbortTransaction", 1), phase="ok")]), [log]).findings
+    [finding] = kept_join(
+        join(numbered([*both, again, replace(asked("AbortTransaction", 1), phase="ok")]), [log])
+    ).findings
     assert finding.evidence.endswith("(marker at offset 4), although it was told that it is aborted")
 
 
@@ -453,7 +456,7 @@ def test_a_value_that_was_sent_again_after_an_abort_is_of_the_transaction_that_w
 
 def said(events: Sequence[Event], log: PartitionLog) -> list[tuple[int | None, str]]:
     """The offsets and the transactions that are found to be committed without their application."""
-    own = [f for f in join(numbered(events), [log]).findings if f.rule == UNASKED]
+    own = [f for f in kept_join(join(numbered(events), [log])).findings if f.rule == UNASKED]
     return sorted((f.offset, f.evidence.partition(" was")[0]) for f in own if f.offset is not None)
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import ControlType
-from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.rules.histories import REFUSED
 from kafka_eos_checks.audit.rules.transactions.names import TORN
 
 from ..both_forms import join
+from ..kept import kept_join, run
 from .test_histories import event, numbered
 from .test_transactions import coordinator, ended, partition
 
@@ -24,7 +24,7 @@ def test_the_refusal_of_a_request_without_producer_id_or_epoch_is_not_judged(
 ) -> None:
     error = int(ErrorCode.INVALID_PRODUCER_EPOCH)
     refused = event("EndTxn", "fail", producer_id=producer_id, producer_epoch=epoch, error=error)
-    result = join(numbered([refused]), [])
+    result = kept_join(join(numbered([refused]), []))
     assert result.findings == []
     assert result.figures[REFUSED].get("unknown", 0) == judged
 

@@ -18,10 +18,14 @@ from kafka_eos_checks.audit.rules.log import (
     Batch,
     Log,
     Reasons,
+    Sequenced,
     Subject,
     Unjudged,
+    Violation,
     audit_log,
 )
+
+from ..kept import as_kept
 
 
 def data(offset: int, sequence: int, *, count: int = 1, pid: int = 7, epoch: int = 0) -> Batch:
@@ -38,7 +42,9 @@ def plain(offset: int) -> Batch:
 
 
 def found(log: Sequence[Batch]) -> list[tuple[str, int]]:
-    return [(violation.rule, batch.base_offset) for batch, violation in audit_log(log)]
+    violations = list(audit_log(log))
+    as_kept([], *(violation for _, violation in violations))
+    return [(violation.rule, batch.base_offset) for batch, violation in violations]
 
 
 def test_sequences_that_follow_one_another_violate_nothing() -> None:
@@ -219,8 +225,21 @@ def test_a_violation_is_told_with_what_the_log_has_and_what_came_before() -> Non
 
 
 def test_of_subjects_that_could_not_be_judged_the_first_by_place_is_kept_whichever_was_counted_first() -> None:
+    assert str(Subject("t", 1, 3, 7)) == "at t-1 offset 3 (producer 7)"
+    assert str(Subject("t", 1, 3)) == "at t-1 offset 3"
+    assert str(Subject("t", 1, -1, 7)) == "in t-1"
     for offsets in ((3, 9), (9, 3)):
         reasons = Reasons()
         for offset in offsets:
             reasons.count(FIRST_SEQUENCE, Subject("t", 0, offset), 2)
         assert reasons == {FIRST_SEQUENCE: Unjudged(4, Subject("t", 0, 3))}
+
+
+def test_a_violation_is_told_with_its_first_copy_and_with_what_follows_from_it() -> None:
+    duplicate, gap = Violation(DUPLICATE, "said"), Violation(GAP, "said")
+    batch = data(9, 5, epoch=2)
+    as_kept(
+        [],
+        *(each.with_copy(batch, {Sequenced(7, 2, 5): at}) for each in (duplicate, gap) for at in (9, 4)),
+        *(gap.followed_by(others, 12) for others in (0, 1, 2)),
+    )

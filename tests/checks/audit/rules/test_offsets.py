@@ -16,7 +16,6 @@ from kafka_eos.formats.record_batch import (
     build_batch,
     build_control_batch,
 )
-from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition
@@ -35,6 +34,8 @@ from kafka_eos_checks.audit.rules.transactions.judge import longest
 from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.verdict import Verdict
+
+from ..kept import as_kept, run
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 NAME = "g", ("t", 0)
@@ -101,6 +102,7 @@ def judged(folder: Path, *steps: Step) -> tuple[list[tuple[int | None, int | Non
     figures: dict[str, int | float | str] = {"checked": 0, "unknown": 0}
     found = list(went_back([read_group_log(log_of(folder, *steps))], figures))
     assert {(finding.rule, finding.kind) for finding in found} <= {(WENT_BACK, Kind.VIOLATION)}
+    as_kept(found, str(figures))
     return [(finding.offset, finding.position) for finding in found], int(figures["unknown"])
 
 

@@ -37,6 +37,7 @@ from kafka_eos_checks.simulate.transactions import simulate_failure, write_trans
 
 from ..both_forms import join
 from ..conftest import event
+from ..kept import kept_join
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 Step = str | None | ControlType | int  # a transactional value, a marker, or a hole of so many offsets
@@ -78,7 +79,7 @@ def end(offset: int) -> Event:
 
 def judged(events: Sequence[Event], *logs: PartitionLog) -> tuple[list[tuple[str, int | None]], dict[str, int]]:
     """Rule and offset of each finding, and the number of unknown subjects of each rule over readers."""
-    result = join([replace(each, order=number) for number, each in enumerate(events)], logs)
+    result = kept_join(join([replace(each, order=number) for number, each in enumerate(events)], logs))
     unknown = {rule: int(result.figures[rule]["unknown"]) for rule in READER_RULES}
     return [(finding.rule, finding.offset) for finding in result.findings], unknown
 
@@ -89,7 +90,7 @@ def found(events: Sequence[Event], *logs: PartitionLog) -> list[tuple[str, int |
 
 def said(events: Sequence[Event], *logs: PartitionLog) -> list[str]:
     """The evidence of each finding."""
-    result = join([replace(each, order=number) for number, each in enumerate(events)], logs)
+    result = kept_join(join([replace(each, order=number) for number, each in enumerate(events)], logs))
     return [finding.evidence for finding in result.findings]
 
 
@@ -115,7 +116,7 @@ def test_an_aborted_record_of_a_committed_transaction_is_found_missing_once_per_
 ) -> None:
     log = log_of(tmp_path, "a", "b", ABORT)
     events = [event("Send", "invoke", value="b", transaction=1), *transaction(1, "a", "Commit", 0)]
-    [finding] = join([replace(each, order=number) for number, each in enumerate(events)], [log]).findings
+    [finding] = kept_join(join([replace(each, order=number) for number, each in enumerate(events)], [log])).findings
     assert (finding.rule, finding.file, finding.offset) == (COMMITTED_MISSING, f"{0:020d}.log", 1)
     told = "p was told that its transaction 1 is committed; 'b' is aborted (marker at offset 2)"
     assert finding.evidence == told
@@ -210,7 +211,7 @@ def test_a_record_given_twice_is_found_unless_the_reader_sought_aborted_or_was_a
     again = [poll(0, "a"), poll(1, "b"), poll(0, "a")]
     assert found(again, log) == [(NON_MONOTONIC, 0)]
     assert found([poll(0, "a"), poll(0, "a")], log) == [(NON_MONOTONIC, 0)]
-    [finding] = join([replace(each, order=number) for number, each in enumerate(again)], [log]).findings
+    [finding] = kept_join(join([replace(each, order=number) for number, each in enumerate(again)], [log])).findings
     assert finding.evidence.endswith(": it had been given offset 1 before")
     for moved in (
         event("Seek", "ok", "reader", 0),
@@ -243,7 +244,7 @@ def test_two_values_at_one_offset_are_inconsistent_whoever_was_told_and_whatever
 def test_a_record_that_was_given_where_the_log_has_a_marker_or_ended_is_inconsistent(tmp_path: Path) -> None:
     log, holed = log_of(tmp_path / "1", "a", COMMIT), log_of(tmp_path / "2", "a", 3, "b", COMMIT)
     for offset, there in ((1, "a marker"), (2, "nothing: the log ends before offset 2")):
-        [finding] = join([poll(offset, "z")], [log]).findings
+        [finding] = kept_join(join([poll(offset, "z")], [log])).findings
         assert (finding.rule, finding.offset) == (INCONSISTENT, offset)
         assert finding.evidence == f"reader was given 'z'; there is {there}"
     assert found([poll(2, "z")], holed) == [], "in a hole"
@@ -252,7 +253,7 @@ def test_a_record_that_was_given_where_the_log_has_a_marker_or_ended_is_inconsis
 
 def test_an_empty_value_is_not_the_null_that_the_log_has(tmp_path: Path) -> None:
     assert found([poll(0, "")], log_of(tmp_path / "empty", "", COMMIT)) == []
-    [finding] = join([poll(0, "")], [log_of(tmp_path / "null", None, COMMIT)]).findings
+    [finding] = kept_join(join([poll(0, "")], [log_of(tmp_path / "null", None, COMMIT)])).findings
     assert (finding.rule, finding.offset) == (INCONSISTENT, 0)
     assert finding.evidence == "reader was given '', the log has null"
 
@@ -260,7 +261,7 @@ def test_an_empty_value_is_not_the_null_that_the_log_has(tmp_path: Path) -> None
 def test_a_poll_counts_only_with_what_it_tells(tmp_path: Path) -> None:
     log = log_of(tmp_path, "None", COMMIT)
     without_value, without_offset = event("Poll", "ok", "reader", 0), event("Poll", "ok", "reader", value="None")
-    told = join([without_value, without_offset, poll(0, "None")], [log]).figures
+    told = kept_join(join([without_value, without_offset, poll(0, "None")], [log])).figures
     assert told[INCONSISTENT]["checked"] == 1, "no value is not the text None"
     assert told[ABORTED_DELIVERED]["checked"] == 2, "a record at no offset cannot be looked up"
 
@@ -284,7 +285,7 @@ def test_a_record_that_is_given_too_early_is_of_the_transaction_that_was_not_abo
     log = log_of(tmp_path, "a", ABORT, "a", COMMIT)
     first, second = transaction(1, "a", "Abort", 0), transaction(2, "a", "Commit", 2)
     early = [*first, second[0], poll(2, "a"), *second[1:]]
-    [finding] = join([replace(each, order=order) for order, each in enumerate(early)], [log]).findings
+    [finding] = kept_join(join([replace(each, order=order) for order, each in enumerate(early)], [log])).findings
     assert (finding.rule, finding.offset) == (PRECOMMITTED, 2)
     assert finding.evidence.endswith("p had not asked to commit its transaction 2 yet")
 
@@ -329,7 +330,7 @@ def test_a_poll_without_an_order_is_unknown_only_if_its_record_is_of_a_transacti
     sent_in: dict[str, int], unknown: int, tmp_path: Path
 ) -> None:
     log = log_of(tmp_path, "a", COMMIT)
-    result = join([event("Send", "invoke", value="a", **sent_in), poll(0, "a")], [log])
+    result = kept_join(join([event("Send", "invoke", value="a", **sent_in), poll(0, "a")], [log]))
     assert result.figures[PRECOMMITTED] == {"checked": 1, "unknown": unknown}
     assert result.findings == []
 
@@ -339,7 +340,7 @@ def test_the_last_stable_offset_goes_back_only_with_another_leader(tmp_path: Pat
     assert found([end(2), end(2), end(4)], log) == [(POLL_SKIP, 2)]
     assert found([end(4), end(2)], log) == [(STABLE_WENT_BACK, 2)]
     assert said([end(4), end(2)], log) == ["event 1 of reader: the end was at offset 4 before"]
-    without_order = join([end(4), end(2), poll(2, "a"), poll(2, "a")], ()).findings
+    without_order = kept_join(join([end(4), end(2), poll(2, "a"), poll(2, "a")], ())).findings
     assert [finding.evidence.partition(": ")[0] for finding in without_order] == ["reader", "reader"]
     assert found([end(4), event("LeaderChange", "ok", "broker"), end(2)], log) == []
     assert found([end(4), event("Crash", "ok", "broker"), end(2)], log) == [], "the brokers of all partitions"

@@ -13,6 +13,7 @@ from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
 from ..both_forms import join
+from ..kept import kept_join
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 
@@ -57,12 +58,12 @@ def log_of(
 
 def found(events: Sequence[Event], *logs: PartitionLog) -> list[tuple[str, int | None]]:
     numbered = [replace(each, order=number) for number, each in enumerate(events)]
-    return [(each.evidence.rpartition(", ")[2], each.offset) for each in join(numbered, logs).findings]
+    return [(each.evidence.rpartition(", ")[2], each.offset) for each in kept_join(join(numbered, logs)).findings]
 
 
 def unknown(events: Sequence[Event], *logs: PartitionLog) -> int:
     numbered = [replace(each, order=number) for number, each in enumerate(events)]
-    result = join(numbered, logs)
+    result = kept_join(join(numbered, logs))
     assert not result.findings
     return int(result.figures[NOT_AS_SENT]["unknown"])
 

@@ -31,7 +31,6 @@ from kafka_eos.formats.transaction_log import (
     TransactionState,
 )
 from kafka_eos.histories.history import Event, write_history
-from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.inputs import UnusableInput
@@ -74,6 +73,7 @@ from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Standing, Verdict
 
 from ..conftest import in_both
+from ..kept import as_kept, run
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 PID = 7
@@ -1030,6 +1030,7 @@ def alone(folder: Path, is_wanted: Callable[[Finding], bool]) -> str:
         engine.buckets = buckets
         told = by_steps(logs, engine, Source(), 100, slice_markers)[0]
         assert [replace(each, time_ms=None) for each in told.findings if is_wanted(each)] == [expected]
+    as_kept([expected])
     return expected.evidence
 
 

@@ -280,3 +280,23 @@ def test_an_aborted_commit_does_not_count_where_offsets_go_back(tmp_path: Path) 
 def test_a_row_without_a_later_marker_of_its_producer_has_none() -> None:
     is_marker = np.array([False, False, True, False, False, False, True])
     assert next_markers(np.array([7, 8, 7, 8, 7, 9, 8]), is_marker).tolist() == [2, 6, 2, 6, -1, -1, 6]
+
+
+def test_a_chunk_without_records_is_no_hole_and_those_after_it_go_on_from_the_chunk_before() -> None:
+    log = PartitionLog("", "__consumer_offsets", 0, "", ())
+    nothing = concatenate_commits([])
+    chunks = [
+        CommitChunk(
+            split=split, start=start, segment=f"{split}", records=records, first_offset=first, end_offset=end,
+            holes=holes, damaged=damaged, stamped_ms=stamped, commits=nothing,
+            undecoded=(),
+        )
+        for split, start, records, first, end, holes, damaged, stamped in (
+            (0, 0, 3, 0, 4, 1, False, 5), (0, 9, 0, -1, -1, 0, False, -1), (1, 0, 2, 4, 6, 0, False, 3),
+            (1, 7, 1, 8, 9, 2, True, 4),
+        )
+    ]  # fmt: skip
+    places = {(0, 0): (0, 0, "0"), (0, 9): (3, 1, "0"), (1, 0): (3, 1, "1"), (1, 7): (5, 2, "1")}
+    assert GroupFacts.of(log, chunks[::-1]) == GroupFacts(log, 9, 4, False, 5, places)
+    assert GroupFacts.of(log, chunks[2:3]) == GroupFacts(log, 6, 1, False, 3, {(1, 0): (0, 1, "1")})
+    assert GroupFacts.of(log, chunks[1:2]) == GroupFacts(log, chunks={(0, 9): (0, 0, "0")})

@@ -218,6 +218,8 @@ def test_a_slice_is_sent_the_decisions_back_to_the_first_that_its_markers_may_be
 def test_a_piece_of_decisions_ends_where_a_transaction_of_its_id_is_left_out() -> None:
     whole = Decisions.of([replace(decision(10, [0]), number=number) for number in (0, 1, 3, 4, 6)])
     assert [piece.number.tolist() for piece in in_pieces(whole, 9)] == [[0, 1], [3, 4], [6]]
+    two = Decisions.of([replace(decision(10, [0]), transactional_id=name, number=n) for n, name in enumerate("aabb")])
+    assert [piece.number.tolist() for piece in in_pieces(two, 9)] == [[0, 1], [2, 3]], "nor does it have two ids"
 
 
 def steps_of(rows: Sequence[tuple[int, int, bool]]) -> np.ndarray:
