@@ -1,5 +1,6 @@
 """Configurations of topics and brokers have their effect, and survive a restart."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from kafka_eos.formats.record_batch import NO_TIMESTAMP, Record, TimestampType, 
 from kafka_eos.server.cluster import Settings
 from kafka_eos.server.configs import DYNAMIC_BROKER_CONFIGS, READ_ONLY_BROKER_CONFIGS, TOPIC_CONFIGS
 from kafka_eos.server.storage import TOPICS_AND_CONFIGS, DamagedLog, Directory
+from kafka_eos.wire.protocol import Message
 
 from .conftest import NOW, Make, Wire
 
@@ -217,6 +219,115 @@ def test_timestamps_are_within_bounds(wire: Wire) -> None:
     )
 
 
+THROTTLED = "a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+INVALID = {  # configurations of a topic, and why the last one is refused    Kafka: ConfigDef, LogConfig.validate
+    ("preallocate", "maybe"): "Expected value to be either true or false",
+    ("flush.ms", "-1"): "Value must be at least 0",
+    ("flush.ms", "1.5"): "Not a number of type LONG",
+    ("compression.lz4.level", "18"): "Value must be no more than 17",
+    ("min.cleanable.dirty.ratio", "half"): "Not a number of type DOUBLE",
+    ("compression.gzip.level", "10"): "Value must be between 1 and 9 or equal to -1",
+    ("message.timestamp.type", "Now"): "String must be one of: CreateTime, LogAppendTime",
+    ("compression.type", "x"): "String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer",
+    ("cleanup.policy", "compact,x,y"): "String must be one of: compact, delete",
+    **{
+        (f"{role}.replication.throttled.replicas", "1:2,*"): f"{role}.replication.throttled.replicas must be the "
+        f"literal '*' or {THROTTLED}"
+        for role in ("leader", "follower")
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "given"), INVALID)
+def test_a_value_that_is_none_is_refused_with_the_reason(name: str, given: str, wire: Wire) -> None:
+    told = {"compact,x,y": "x", "1:2,*": "[1:2, *]"}.get(given, given)
+    assert refusal(wire, TOPIC, "t", {name: given}) == (
+        E.INVALID_CONFIG,
+        f"Invalid value {told} for configuration {name}: {INVALID[name, given]}",
+    )
+
+
+def test_values_are_refused_that_exclude_each_other_or_need_what_is_not_there(wire: Wire) -> None:
+    for values in ({"remote.storage.enable": "false"}, {"leader.replication.throttled.replicas": "0:1,2:3"}):
+        assert refusal(wire, TOPIC, "t", values) == (E.NONE, None)
+    lags = {"min.compaction.lag.ms": "7", "max.compaction.lag.ms": "7"}
+    assert refusal(wire, TOPIC, "t", lags) == (E.NONE, None)
+    assert refusal(wire, TOPIC, "t", lags | {"max.compaction.lag.ms": "6"}) == (
+        E.INVALID_CONFIG,
+        "conflict topic config setting min.compaction.lag.ms (7) > max.compaction.lag.ms (6)",
+    )
+    assert refusal(wire, TOPIC, "t", {"remote.storage.enable": "true"}) == (
+        E.INVALID_CONFIG,
+        "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
+    )
+    assert refusal(wire, TOPIC, "t", {"no.such": "1"}) == (E.INVALID_CONFIG, "Unknown topic config name: no.such")
+
+
+def refusal(wire: Wire, kind: int, name: str, values: Mapping[str, str | None], node: int = 1) -> tuple[int, str]:
+    """Why AlterConfigs refuses values of a resource, and that all that it names comes back."""
+    configs = [{"Name": key, "Value": text} for key, text in values.items()]
+    resource = {"ResourceType": kind, "ResourceName": name}
+    [row] = wire.ask("AlterConfigs", 2, node, Resources=[resource | {"Configs": configs}])["Responses"]
+    assert resource.items() <= row.items()
+    return row["ErrorCode"], row["ErrorMessage"]
+
+
+def test_what_has_no_configurations_to_alter_is_refused_with_the_reason(make: Make) -> None:
+    """Kafka: ConfigAdminManager, ConfigurationControlManager, DynamicBrokerConfig."""
+    wire = make(2)
+    size = {"message.max.bytes": "2000"}
+    expected: dict[tuple[int, str], tuple[int, str | None]] = {
+        (TOPIC, ""): (E.INVALID_REQUEST, "Default topic resources are not allowed."),
+        (TOPIC, "no"): (E.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'no' does not exist."),
+        (TOPIC, "."): (E.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '.' is not allowed"),
+        (BROKER, "2"): (E.INVALID_REQUEST, "Unexpected broker id, expected 1, but received 2"),
+        (BROKER, "one"): (E.INVALID_REQUEST, "Node id must be an integer, but it is: one"),
+        (BROKER, "²"): (E.INVALID_REQUEST, "Node id must be an integer, but it is: ²"),
+        (LOGGER, "1"): (E.INVALID_REQUEST, "Unknown resource type 8"),
+        (BROKER, "1"): (E.NONE, None),
+        (BROKER, ""): (E.NONE, None),
+    }
+    assert {each: refusal(wire, *each, size) for each in expected} == expected
+    broker: dict[tuple[str, str], str] = {
+        ("num.partitions", "2"): "Cannot update these configs dynamically: [num.partitions, node.id]",
+        ("message.max.bytes", "x"): "Invalid value x for configuration message.max.bytes: Not a number of type INT",
+    }
+    for (key, text), why in broker.items():
+        values = {key: text, **({"node.id": "1"} if key == "num.partitions" else {})}
+        assert refusal(wire, BROKER, "1", values) == (E.INVALID_REQUEST, why)
+    lacking: dict[str, str | None] = {"flush.ms": None, "retention.ms": "1", "segment.ms": None}
+    assert refusal(wire, BROKER, "1", lacking) == (
+        E.INVALID_REQUEST,
+        "Null value not supported for : flush.ms,segment.ms",
+    )
+
+
+def test_a_resource_and_a_name_are_altered_once_by_a_known_operation_or_not_at_all(wire: Wire) -> None:
+    """Kafka: ConfigAdminManager.preprocess, ConfigurationControlManager.incrementalAlterConfigResource."""
+
+    def ask(*resources: Message, **more: bool) -> list[tuple[int, str]]:
+        rows = [{"ResourceType": TOPIC, "ResourceName": "t"} | each for each in resources]
+        answer = wire.ask("IncrementalAlterConfigs", 1, Resources=rows, **more)["Responses"]
+        return [(row["ErrorCode"], row["ErrorMessage"]) for row in answer]
+
+    def change(name: str = "flush.ms", operation: int = 0, text: str | None = "7") -> Message:
+        return {"Name": name, "ConfigOperation": operation, "Value": text}
+
+    once = (E.INVALID_REQUEST, "Each resource must appear at most once.")
+    other = {"ResourceType": BROKER, "ResourceName": "1", "Configs": []}
+    assert ask({"Configs": [change()]}, other, {"Configs": []}) == [once, (E.NONE, None), once]
+    assert ask({"Configs": [change(), change(text="8")]}) == [(E.INVALID_REQUEST, "Error due to duplicate config keys")]
+    assert ask({"Configs": [change(), change("retention.ms", 4)]})[0][0] == E.UNKNOWN_SERVER_ERROR
+    for operation, verb in ((2, "APPEND"), (3, "SUBTRACT")):
+        why = f"Can't {verb} to key flush.ms because its type is not LIST."
+        assert ask({"Configs": [change(operation=operation)]}) == [(E.INVALID_CONFIG, why)]
+    assert ask({"Configs": [change(), change("retention.ms", 0, None)]})[0][0] == E.INVALID_REQUEST
+    assert ask({"Configs": [change()]}, ValidateOnly=True) == [(E.NONE, None)]
+    assert value(wire, TOPIC, "t", "flush.ms")[1] == 5, "nothing was altered"
+    assert ask({"Configs": [change(), change("retention.ms", 1, None)]}) == [(E.NONE, None)]
+    assert value(wire, TOPIC, "t", "flush.ms") == ("7", 1)
+
+
 def test_what_is_stored_has_the_compression_of_its_topic(wire: Wire) -> None:
     create(wire, compression_type="zstd")
     records = [Record(value=b"x" * 1000, offset_delta=delta) for delta in range(3)]
@@ -390,6 +501,65 @@ def test_what_a_broker_was_started_with_is_told(make: Make) -> None:
     assert value(wire, BROKER, "1", "num.partitions") == ("3", 4)
     assert value(wire, BROKER, "1", "message.max.bytes") == ("1048588", 5)
     assert value(wire, BROKER, "1", "node.id") == ("1", 4)
+
+
+def test_a_configuration_is_described_with_all_that_is_known_of_it(make: Make) -> None:
+    """Kafka: ConfigHelper; what it knows of a configuration and does not tell here is its documentation."""
+    wire = make(2)
+    create(wire, preallocate="true")
+    for broker, size in (("", "2000"), ("1", "3000")):
+        assert alter(wire, BROKER, broker, message_max_bytes=size) == E.NONE
+
+    def told(kind: int, name: str, key: str, *, synonyms: bool = True) -> Message:
+        resource = {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": [key]}
+        [row] = wire.ask("DescribeConfigs", 4, Resources=[resource], IncludeSynonyms=synonyms)["Results"]
+        [config] = row.pop("Configs")
+        assert row == {"ErrorCode": E.NONE, "ErrorMessage": "", "ResourceType": kind, "ResourceName": name}
+        return dict(config)
+
+    sizes = [("message.max.bytes", "3000", 2), ("message.max.bytes", "2000", 3), ("message.max.bytes", "1048588", 5)]
+    own = [{"Name": name, "Value": text, "Source": source} for name, text, source in sizes]
+    common = {"ReadOnly": False, "IsSensitive": False, "Documentation": None, "ConfigType": 3}
+    for kind, name, key in ((TOPIC, "n", "max.message.bytes"), (BROKER, "1", "message.max.bytes")):
+        expected = common | {"Name": key, "Value": "3000", "ConfigSource": 2}
+        assert told(kind, name, key) == expected | {"Synonyms": own}
+        assert told(kind, name, key, synonyms=False) == expected | {"Synonyms": []}
+    assert told(TOPIC, "n", "preallocate") == common | {
+        "Name": "preallocate",
+        "Value": "true",
+        "ConfigSource": 1,
+        "ConfigType": 1,
+        "Synonyms": [
+            {"Name": "preallocate", "Value": "true", "Source": 1},
+            {"Name": "log.preallocate", "Value": "false", "Source": 5},
+        ],
+    }
+    assert told(BROKER, "1", "node.id") == common | {
+        "Name": "node.id",
+        "Value": "1",
+        "ConfigSource": 4,
+        "ReadOnly": True,
+        "Synonyms": [
+            {"Name": "node.id", "Value": "1", "Source": 4},
+            {"Name": "node.id", "Value": "-1", "Source": 5},
+        ],
+    }
+
+
+def test_what_has_no_configurations_to_describe_is_told_with_the_reason(make: Make) -> None:
+    wire = make(2)
+    expected: dict[tuple[int, str], tuple[int, str]] = {
+        (TOPIC, "no"): (E.UNKNOWN_TOPIC_OR_PARTITION, ""),
+        (TOPIC, "."): (E.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '.' is not allowed"),
+        (BROKER, "2"): (E.INVALID_REQUEST, "Unexpected broker id, expected 1 or empty string, but received 2"),
+        (BROKER, "x"): (E.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
+        (LOGGER, "1"): (E.INVALID_REQUEST, "resources of type 8 have no configurations here"),
+    }
+    asked = [{"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": None} for kind, name in expected]
+    rows = wire.ask("DescribeConfigs", 4, Resources=asked)["Results"]
+    found = {(row["ResourceType"], row["ResourceName"]): (row["ErrorCode"], row["ErrorMessage"]) for row in rows}
+    assert found == expected
+    assert [row["Configs"] for row in rows] == [[]] * len(rows)
 
 
 def test_only_topics_and_brokers_have_configurations(wire: Wire) -> None:

@@ -793,6 +793,192 @@ def test_members_of_an_unknown_instance_are_unknown(wire: Wire) -> None:
     assert answer["ErrorCode"] == E.UNKNOWN_MEMBER_ID
 
 
+def test_every_request_of_a_member_is_refused_for_the_same_reasons(make: Make) -> None:
+    """Kafka: ClassicGroup.validateMember, validateOffsetCommit."""
+    wire = make()
+    wire.topic()
+    leader, static = stable_with_instance(wire)
+    producer = producing(wire)
+    part = {"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": ""}
+    topics = {"Topics": [{"Name": "t", "Partitions": [part]}]}
+    transaction = {"TransactionalId": "x", "ProducerId": producer[0], "ProducerEpoch": producer[1]}
+    apis: dict[str, tuple[int, str, Message]] = {
+        "Heartbeat": (4, "GenerationId", {}),
+        "SyncGroup": (4, "GenerationId", {"Assignments": []}),
+        "OffsetCommit": (8, "GenerationIdOrMemberEpoch", topics),
+        "TxnOffsetCommit": (3, "GenerationIdOrMemberEpoch", topics | transaction),
+    }
+
+    def errors(group: str, member: str, generation: int, instance: str | None) -> list[set[int]]:
+        who = {"GroupId": group, "MemberId": member, "GroupInstanceId": instance}
+        rows = (
+            wire.ask(api, version, **more, **who, **{name: generation}) for api, (version, name, more) in apis.items()
+        )
+        return [set(errors_in(row)) for row in rows]
+
+    unknown, illegal = E.UNKNOWN_MEMBER_ID, E.ILLEGAL_GENERATION
+    assert errors("no", leader, 2, None)[:3] == [{unknown}, {unknown}, {illegal}]
+    for member, generation, instance, error in (
+        ("nobody", 2, None, unknown),
+        (leader, 1, None, illegal),
+        (leader, 3, None, illegal),
+        (leader, 2, "i", E.FENCED_INSTANCE_ID),
+        (leader, 2, "j", unknown),
+        (static, 2, "i", E.NONE),
+        (leader, 2, None, E.NONE),
+    ):
+        assert errors("g", member, generation, instance) == [{error}] * 4, (member, generation, instance)
+    nobody = errors("g", "", -1, None)
+    assert nobody[2:] == [{unknown}, {E.NONE}], "offsets of a transaction need no member (KIP-447)"
+
+
+def test_a_member_that_leaves_is_answered_by_its_id_or_its_instance(wire: Wire) -> None:
+    """Kafka: GroupMetadataManager.classicGroupLeaveToClassicGroup."""
+    leader, _ = stable_with_instance(wire)
+    asked = {
+        ("nobody", None): E.UNKNOWN_MEMBER_ID,
+        ("", "j"): E.UNKNOWN_MEMBER_ID,
+        (leader, "i"): E.FENCED_INSTANCE_ID,
+        (named(wire), None): E.NONE,
+        ("", "i"): E.NONE,
+        (leader, None): E.NONE,
+    }
+    members = [{"MemberId": member, "GroupInstanceId": instance} for member, instance in asked]
+    rows = wire.ask("LeaveGroup", 5, GroupId="g", Members=members)["Members"]
+    assert {(row["MemberId"], row["GroupInstanceId"]): row["ErrorCode"] for row in rows} == asked
+    [group] = wire.ask("DescribeGroups", 5, Groups=["g"])["Groups"]
+    assert (group["GroupState"], group["Members"]) == ("Empty", [])
+    for name in ("g", "no"):
+        assert wire.ask("LeaveGroup", 2, GroupId=name, MemberId=leader)["ErrorCode"] == E.UNKNOWN_MEMBER_ID
+
+
+def test_members_that_wait_are_told_when_a_rebalance_begins_or_goes_on_without_them(wire: Wire) -> None:
+    first, second, third = alone(wire), named(wire), named(wire)
+    join(wire, second)
+    join(wire, third)
+    join(wire, first)
+    wire.late.clear()
+    assert sync(wire, second, 2) is None
+    assert join(wire, GroupInstanceId="i") is None
+    assert [row["ErrorCode"] for row in wire.late] == [E.REBALANCE_IN_PROGRESS], "of the sync"
+    synced = sync(wire, first, 2, {first: b"late"})
+    assert synced is not None
+    assert (synced["ErrorCode"], synced["Assignment"]) == (E.REBALANCE_IN_PROGRESS, b"")
+    assert join(wire, third) is None
+    assert wire.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": third}])["Members"][0]["ErrorCode"] == E.NONE
+    assert [row["ErrorCode"] for row in wire.late[1:]] == [E.UNKNOWN_MEMBER_ID], "of the join"
+    assert join(wire, first) is None
+    wire.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": second}])
+    assert [row["GenerationId"] for row in wire.late[2:]] == [3, 3], "nobody else was waited for"
+
+
+def test_a_member_that_syncs_or_joins_again_is_not_silent(wire: Wire) -> None:
+    leader = alone(wire)
+    for _ in range(2):
+        wire.wait(SESSION - 1)
+        assert sync(wire, leader, 1) is not None
+    wire.wait(SESSION - 1)
+    row = join(wire, leader)
+    assert row is not None
+    wire.wait(SESSION - 1)
+    assert sync(wire, leader, 2, {}) is not None
+    wire.wait(SESSION - 1)
+    assert beat(wire, leader, 2) == E.NONE
+
+
+def test_the_end_of_an_earlier_rebalance_does_not_end_a_later_one(wire: Wire) -> None:
+    first = alone(wire)  # its rebalance would have ended after REBALANCE
+    for _ in range(3):
+        wire.wait(SESSION - 1)
+        assert beat(wire, first, 1) == E.NONE
+    second = named(wire)
+    assert join(wire, second) is None
+    wire.wait(SESSION - 1)
+    assert not wire.late
+    assert beat(wire, first, 1) == E.REBALANCE_IN_PROGRESS
+    assert join(wire, first) is not None
+
+
+def test_a_rebalance_in_which_nobody_has_joined_waits_for_an_instance_that_is_alive(wire: Wire) -> None:
+    """Kafka: GroupMetadataManager.completeClassicGroupJoin."""
+    leader, static = stable_with_instance(wire)
+    wire.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": leader}])
+
+    def beats(count: int) -> None:
+        for _ in range(count):
+            wire.wait(REBALANCE // 4)
+            assert beat(wire, static, 2) == E.REBALANCE_IN_PROGRESS
+
+    beats(5)
+    assert join(wire, GroupInstanceId="j") is None
+    beats(2)
+    assert not wire.late, "a rebalance begins to wait again when it has ended without anybody"
+    wire.wait(REBALANCE // 4)
+    [row] = wire.late
+    assert (row["GenerationId"], row["Leader"], len(row["Members"])) == (3, row["MemberId"], 2)
+
+
+def test_an_instance_that_starts_again_before_it_has_synced_begins_the_next_generation(wire: Wire) -> None:
+    first, again = join(wire, GroupInstanceId="i"), join(wire, GroupInstanceId="i")
+    assert first is not None
+    assert again is not None
+    assert [row["GenerationId"] for row in (first, again)] == [1, 2]
+    assert (again["Leader"], [member["GroupInstanceId"] for member in again["Members"]]) == (again["MemberId"], ["i"])
+
+
+def test_another_process_knows_an_instance_that_has_started_again_and_that_all_have_left(
+    make: Make, tmp_path: Path
+) -> None:
+    before = make(storage=Directory(tmp_path))
+    first = join(before, GroupInstanceId="i")
+    assert first is not None
+    sync(before, first["MemberId"], 1, {first["MemberId"]: b"all"})
+    again = join(before, GroupInstanceId="i", version=9)
+    assert again is not None
+    after = make(storage=Directory(tmp_path))
+    assert beat(after, again["MemberId"], 1) == E.NONE
+    assert beat(after, first["MemberId"], 1) == E.UNKNOWN_MEMBER_ID
+    after.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": again["MemberId"]}])
+    [group] = make(storage=Directory(tmp_path)).ask("DescribeGroups", 5, Groups=["g"])["Groups"]
+    assert [group[name] for name in ("GroupState", "ProtocolType", "ProtocolData", "Members")] == [
+        "Empty",
+        "consumer",
+        "",
+        [],
+    ]
+
+
+def test_a_group_keeps_no_offset_that_no_longer_counts(wire: Wire) -> None:
+    producer = producing(wire)
+    for offset in range(3):
+        assert commit(wire, offset) == commit_in_transaction(wire, producer, offset) == E.NONE
+    group = wire.cluster.groups.known["g"]
+    assert sorted(each.offset for each in group.values.values()) == [2, 2]
+    wire.end(producer)
+    assert [each.offset for each in group.values.values()] == [2]
+
+
+def test_a_marker_ends_what_is_pending_in_its_partition_alone(make: Make) -> None:
+    wire = make(settings=Settings(internal_partitions=2))
+    wire.topic()
+    of = {wire.cluster.offsets_partition(name).partition: name for name in "abcdef"}
+    _, *who = wire.init()
+    asked = {"TransactionalId": "x", "ProducerId": who[0], "ProducerEpoch": who[1]}
+    part = {"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": ""}
+    for name in of.values():
+        wire.ask("AddOffsetsToTxn", 3, **asked, GroupId=name)
+        wire.ask("TxnOffsetCommit", 2, **asked, GroupId=name, Topics=[{"Name": "t", "Partitions": [part]}])
+    marker = {"ProducerId": who[0], "ProducerEpoch": who[1], "TransactionResult": True, "CoordinatorEpoch": 0}
+    topics = [{"Name": CONSUMER_OFFSETS, "PartitionIndexes": [0]}]
+    wire.ask("WriteTxnMarkers", 1, Markers=[marker | {"Topics": topics}])
+
+    def found(name: str) -> int:
+        row = wire.ask("OffsetFetch", 7, GroupId=name, Topics=[{"Name": "t", "PartitionIndexes": [0]}])
+        return int(row["Topics"][0]["Partitions"][0]["CommittedOffset"])
+
+    assert [found(of[number]) for number in (0, 1)] == [1, -1]
+
+
 def test_an_id_that_a_dynamic_member_was_given_is_no_instances(wire: Wire) -> None:
     """The expected answers are Kafka's: see test_beside_kafka.py."""
     member = named(wire)

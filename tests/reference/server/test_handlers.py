@@ -152,6 +152,278 @@ def test_a_topic_that_is_only_checked_is_not_made(wire: Wire) -> None:
     assert "n" not in wire.cluster.topics
 
 
+def test_a_topic_is_told_with_all_that_is_known_of_it(make: Make) -> None:
+    """Kafka: MetadataResponse, DescribeTopicPartitionsResponse, DescribeClusterResponse."""
+    wire = make(3)
+    topic = wire.cluster.create_topic("n", 1, replicas=[(2, 3)])
+    wire.cluster.move_leader("n", 0, 3)
+    wire.cluster.crash(2, wire.cluster.now + 10_000)
+    part = {"ErrorCode": E.NONE, "PartitionIndex": 0, "LeaderId": 3, "LeaderEpoch": 1}
+    part |= {"ReplicaNodes": [2, 3], "IsrNodes": [3], "OfflineReplicas": [2]}
+    told = {"ErrorCode": E.NONE, "Name": "n", "TopicId": topic.topic_id, "IsInternal": False}
+    nobody = -(1 << 31)
+    answer = wire.ask("Metadata", 12, 3, Topics=[{"Name": "n"}, {"Name": "__consumer_offsets"}, {"Name": "a b"}])
+    first, internal, wrong = answer.pop("Topics")
+    assert first == told | {"Partitions": [part], "TopicAuthorizedOperations": nobody}
+    assert internal["IsInternal"]
+    assert [wrong[name] for name in ("Name", "ErrorCode", "Partitions")] == ["a b", E.INVALID_TOPIC_EXCEPTION, []]
+    brokers = [{"Host": "127.0.0.1", "Port": 9091 + node, "Rack": None} for node in (1, 2, 3)]
+    cluster = {"ClusterId": wire.cluster.cluster_id, "ControllerId": 3, "ThrottleTimeMs": 0}
+    assert answer == cluster | {"Brokers": [{"NodeId": node + 1} | row for node, row in enumerate(brokers)]}
+    assert wire.ask("DescribeCluster", 2, 3) == cluster | {
+        "ErrorCode": E.NONE,
+        "ErrorMessage": None,
+        "EndpointType": 1,
+        "Brokers": [{"BrokerId": node + 1, "IsFenced": False} | row for node, row in enumerate(brokers)],
+        "ClusterAuthorizedOperations": nobody,
+    }
+    answer = wire.ask("DescribeTopicPartitions", 0, Topics=[{"Name": "n"}])
+    known = part | {"EligibleLeaderReplicas": [], "LastKnownElr": []}
+    row = told | {"Partitions": [known], "TopicAuthorizedOperations": nobody}
+    assert answer == {"ThrottleTimeMs": 0, "Topics": [row], "NextCursor": None}
+
+
+def words(rows: list[Message]) -> list[tuple[int, str | None]]:
+    return [(row["ErrorCode"], row["ErrorMessage"]) for row in rows]
+
+
+MANUAL = "The manual partition assignment includes"
+NOT_MADE: dict[str, tuple[Message, int, str]] = {  # Kafka: ReplicationControlManager, Topic.validate
+    "": ({}, E.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: the empty string is not allowed"),
+    ".": ({}, E.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '.' is not allowed"),
+    "x" * 250: (
+        {},
+        E.INVALID_TOPIC_EXCEPTION,
+        f"Topic name is invalid: the length of '{'x' * 250}' is longer than the max allowed length 249",
+    ),
+    "a b": (
+        {},
+        E.INVALID_TOPIC_EXCEPTION,
+        "Topic name is invalid: 'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+    ),
+    "t": ({}, E.TOPIC_ALREADY_EXISTS, "Topic 't' already exists."),
+    "__cluster_metadata": ({}, E.INVALID_REQUEST, "Creation of internal topic __cluster_metadata is prohibited."),
+    "null": (
+        {"Configs": [{"Name": name, "Value": None} for name in ("flush.ms", "segment.ms")]},
+        E.INVALID_CONFIG,
+        "Null value not supported for topic configs: flush.ms,segment.ms",
+    ),
+    "unknown": (
+        {"Configs": [{"Name": "no.such", "Value": "1"}]},
+        E.INVALID_CONFIG,
+        "Unknown topic config name: no.such",
+    ),
+    **{
+        f"factor{factor}": (
+            {"ReplicationFactor": factor, "NumPartitions": 0},
+            E.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+        for factor in (-2, 0)
+    },
+    **{
+        f"count{count}": (
+            {"NumPartitions": count, "ReplicationFactor": 3},
+            E.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+        for count in (-2, 0)
+    },
+    "factor3": (
+        {"ReplicationFactor": 3},
+        E.INVALID_REPLICATION_FACTOR,
+        "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because "
+        "only 2 broker(s) are registered or some brokers have all their log directories cordoned.",
+    ),
+    **{
+        f"both{field}": (
+            {"Assignments": [(0, [1])], field: 1},
+            E.INVALID_REQUEST,
+            f"A manual partition assignment was specified, but {text} was not set to -1.",
+        )
+        for field, text in (("ReplicationFactor", "replication factor"), ("NumPartitions", "numPartitions"))
+    },
+    "twice": (
+        {"Assignments": [(0, [1]), (0, [2])]},
+        E.INVALID_REPLICA_ASSIGNMENT,
+        "Found multiple manual partition assignments for partition 0",
+    ),
+    **{
+        f"gap{first}": (
+            {"Assignments": [(first, [1]), (first + 2, [1])]},
+            E.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+        for first in (0, -1)
+    },
+    "nobody": (
+        {"Assignments": [(0, [])]},
+        E.INVALID_REPLICA_ASSIGNMENT,
+        f"{MANUAL} an empty replica list.",
+    ),
+    "other": (
+        {"Assignments": [(0, [1, 7, 8])]},
+        E.INVALID_REPLICA_ASSIGNMENT,
+        f"{MANUAL} broker 7, but no such broker is registered.",
+    ),
+    "doubled": (
+        {"Assignments": [(0, [1, 2, 2])]},
+        E.INVALID_REPLICA_ASSIGNMENT,
+        f"{MANUAL} the broker 2 more than once.",
+    ),
+    "uneven": (
+        {"Assignments": [(0, [1]), (1, [1, 2])]},
+        E.INVALID_REPLICA_ASSIGNMENT,
+        f"{MANUAL} a partition with 2 replica(s), but this is not consistent with previous partitions, which have "
+        "1 replica(s).",
+    ),
+    "large": ({"NumPartitions": 12}, E.POLICY_VIOLATION, "20 partitions are the most for all topics together"),
+}
+
+
+def test_a_topic_that_cannot_be_made_is_refused_with_the_reason_and_the_others_are_made(make: Make) -> None:
+    wire = make(2, settings=Settings(limits=Limits(partitions=20)))
+    wire.topic()
+    asked: list[Message] = [{"Name": "duplicate", "NumPartitions": 1, "ReplicationFactor": 1}] * 2
+    for name, (given, _, _) in NOT_MADE.items():
+        number = -1 if "Assignments" in given else 1
+        row = {"Name": name, "NumPartitions": number, "ReplicationFactor": number} | given
+        row["Assignments"] = [
+            {"PartitionIndex": index, "BrokerIds": brokers} for index, brokers in given.get("Assignments", ())
+        ]
+        asked.append(row)
+    asked.append({"Name": "good", "NumPartitions": 2, "ReplicationFactor": 2})
+    [duplicate, *refused, made] = wire.ask("CreateTopics", 7, Topics=asked)["Topics"]
+    assert {row["Name"]: (row["ErrorCode"], row["ErrorMessage"]) for row in refused} == {
+        name: (error, why) for name, (_, error, why) in NOT_MADE.items()
+    }
+    assert words([duplicate, made]) == [(E.INVALID_REQUEST, "Duplicate topic name."), (E.NONE, None)]
+    nothing = {(row["NumPartitions"], row["ReplicationFactor"], row["TopicId"]) for row in [duplicate, *refused]}
+    assert nothing == {(-1, -1, UUID(int=0))}
+    found = made["Name"], made["NumPartitions"], made["ReplicationFactor"], made["TopicId"]
+    assert found == ("good", 2, 2, wire.cluster.topics["good"].topic_id)
+    assert wire.cluster.partition_counts() == {"t": 1, "good": 2}
+
+
+def test_a_topic_that_cannot_grow_is_refused_with_the_reason(make: Make) -> None:
+    """Kafka: ReplicationControlManager.createPartitions."""
+    wire = make(2, settings=Settings(limits=Limits(partitions=20)))
+    wire.cluster.create_topic("n", 2, replicas=2)
+    invalid, assigned = E.INVALID_PARTITIONS, E.INVALID_REPLICA_ASSIGNMENT
+    cases: list[tuple[int, list[list[int]] | None, int, str | None]] = [
+        (2, None, invalid, "Topic already has 2 partition(s)."),
+        (1, None, invalid, "The topic n currently has 2 partition(s); 1 would not be an increase."),
+        (
+            4,
+            [[1, 2]],
+            assigned,
+            "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified.",
+        ),
+        (3, [[1, 9]], assigned, f"{MANUAL} broker 9, but no such broker is registered."),
+        (
+            3,
+            [[1]],
+            assigned,
+            f"{MANUAL} a partition with 1 replica(s), but this is not consistent with previous partitions, which have "
+            "2 replica(s).",
+        ),
+        (13, None, E.POLICY_VIOLATION, "20 partitions are the most for all topics together"),
+        (3, None, E.NONE, None),
+    ]
+    for count, brokers, error, why in cases:
+        rows = None if brokers is None else [{"BrokerIds": each} for each in brokers]
+        asked = [{"Name": "n", "Count": count, "Assignments": rows}]
+        answer = wire.ask("CreatePartitions", 3, Topics=asked, ValidateOnly=True)
+        assert answer["Results"] == [{"Name": "n", "ErrorCode": error, "ErrorMessage": why}]
+    grown = {"Count": 3, "Assignments": None}
+    rows = wire.ask("CreatePartitions", 3, Topics=[{"Name": name} | grown for name in ("n", "n", "no")])["Results"]
+    assert [row["Name"] for row in rows] == ["n", "no"]
+    assert words(rows) == [(E.INVALID_REQUEST, "Duplicate topic name."), (E.UNKNOWN_TOPIC_OR_PARTITION, None)]
+    assert wire.cluster.partition_counts()["n"] == 2
+    wire.ask("CreatePartitions", 3, Topics=[{"Name": "n", "Count": 4, "Assignments": None}])
+    assert [leader.replicas for leader in wire.cluster.topics["n"].partitions] == [(1, 2), (2, 1)] * 2
+
+
+def test_a_topic_is_deleted_by_name_or_id_once_and_otherwise_the_reason_is_told(wire: Wire) -> None:
+    """Kafka: ControllerApis.deleteTopics."""
+    ids = {name: wire.cluster.create_topic(name, 1).topic_id for name in ("byname", "byid", "both", "twice")}
+    nobody, none = UUID(int=7), UUID(int=0)
+    asked: list[tuple[str | None, UUID]] = [
+        ("byname", none),
+        (None, ids["byid"]),
+        ("both", none),
+        (None, ids["both"]),
+        ("twice", none),
+        ("twice", none),
+        (None, nobody),
+        ("no", none),
+        (None, none),
+        ("t", ids["byid"]),
+        ("__consumer_offsets", none),
+    ]
+    rows = wire.ask("DeleteTopics", 6, Topics=[{"Name": name, "TopicId": each} for name, each in asked])["Responses"]
+    found = {(row["Name"], row["TopicId"]): (row["ErrorCode"], row["ErrorMessage"]) for row in rows}
+    invalid = E.INVALID_REQUEST
+    assert found == {
+        ("byname", ids["byname"]): (E.NONE, None),
+        ("byid", ids["byid"]): (E.NONE, None),
+        ("both", ids["both"]): (invalid, "The provided topic name maps to an ID that was already supplied."),
+        ("twice", none): (invalid, "Duplicate topic name."),
+        (None, nobody): (E.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."),
+        ("no", none): (E.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."),
+        (None, none): (invalid, "Neither topic name nor id were specified."),
+        ("t", ids["byid"]): (invalid, "You may not specify both topic name and topic id."),
+        ("__consumer_offsets", none): (E.INVALID_TOPIC_EXCEPTION, "__consumer_offsets is internal, and needed"),
+    }
+    assert wire.cluster.partition_counts().keys() == {"t", "both", "twice"}
+    ids_twice = [{"Name": None, "TopicId": ids["both"]}] * 2
+    assert words(wire.ask("DeleteTopics", 6, Topics=ids_twice)["Responses"]) == [(invalid, "Duplicate topic id.")]
+
+
+def test_a_coordinator_is_told_with_its_address_or_with_the_reason_why_there_is_none(make: Make) -> None:
+    """Kafka: KafkaApis.handleFindCoordinatorRequest."""
+    wire = make(3)
+    asked = [wire.ask("FindCoordinator", 4, KeyType=kind, CoordinatorKeys=["a", "b"]) for kind in (0, 1, 3)]
+    leaders = {0: wire.cluster.offsets_partition, 1: wire.cluster.state_partition}
+    for kind in (0, 1):
+        assert asked[kind]["Coordinators"] == [
+            {
+                "Key": key,
+                "NodeId": leaders[kind](key).node,
+                "Host": "127.0.0.1",
+                "Port": 9091 + leaders[kind](key).node,
+                "ErrorCode": E.NONE,
+                "ErrorMessage": None,
+            }
+            for key in ("a", "b")
+        ]
+    unknown = {"NodeId": -1, "Host": "", "Port": -1, "ErrorCode": E.INVALID_REQUEST}
+    found = [{name: row[name] for name in ("Key", *unknown)} for row in asked[2]["Coordinators"]]
+    assert found == [{"Key": key} | unknown for key in ("a", "b")]
+    for version in (0, 1, 3):
+        row = wire.ask("FindCoordinator", version, Key="a")
+        assert [row[name] for name in ("NodeId", "Host", "Port")] == [
+            asked[0]["Coordinators"][0][name] for name in ("NodeId", "Host", "Port")
+        ]
+
+
+def test_deleted_records_are_told_for_each_partition_that_was_named(make: Make) -> None:
+    wire = make(2)
+    wire.topic(partitions=2)
+    wire.produce(count=2)
+    parts = [(0, 2), (1, 0), (9, 0)]
+    topics = [{"Name": "t", "Partitions": [{"PartitionIndex": number, "Offset": offset} for number, offset in parts]}]
+    topics.append({"Name": "no", "Partitions": [{"PartitionIndex": 3, "Offset": 0}]})
+    answer = wire.ask("DeleteRecords", 2, Topics=topics)["Topics"]
+    found = [(row["Name"], *part.values()) for row in answer for part in row["Partitions"]]
+    assert found == [
+        ("t", 0, 2, E.NONE),
+        ("t", 1, -1, E.NOT_LEADER_OR_FOLLOWER),
+        ("t", 9, -1, E.UNKNOWN_TOPIC_OR_PARTITION),
+        ("no", 3, -1, E.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+
+
 @pytest.mark.parametrize("version", [4, 11, 12])
 def test_a_fetch_that_names_no_leader_epoch_is_given_records_of_any(make: Make, version: int) -> None:
     wire = make(2)
