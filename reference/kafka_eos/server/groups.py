@@ -439,7 +439,7 @@ class Groups:
         return error or (ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID), member_id
 
     def _classic_for(self, name: str) -> ClassicGroup:
-        """The classic group of this name. If there is none, it is made, and written in place of an empty one of KIP-848.
+        """The classic group of this name; if there is none, one is made, written in place of an empty one of KIP-848.
 
         Departs from Kafka: a member id that is unknown is refused before. Kafka 4.3 then forgets the group of KIP-848
         although its records stay, so that its epochs begin again, until it is loaded.

@@ -1,5 +1,6 @@
 """Configurations of topics and brokers have their effect, and survive a restart."""
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -468,6 +469,58 @@ def test_a_broker_can_be_told_not_to_verify_transactions_of_version_1(wire: Wire
     assert refused[0] == E.INVALID_TXN_STATE
     assert alter(wire, BROKER, "1", transaction_partition_verification_enable="false") == E.NONE
     assert wire.produce(producer=producer, sequence=0, transactional_id="x") == (E.NONE, 0)
+
+
+def test_a_broker_that_was_told_not_to_verify_does_not_whatever_it_leads(make: Make, tmp_path: Path) -> None:
+    wire = make(2, storage=Directory(tmp_path))
+    assert alter(wire, BROKER, "2", node=2, transaction_partition_verification_enable="false") == E.NONE
+    wire.topic("u", 2)
+    _, *who = wire.init()
+
+    def refused(wire: Wire, node: int) -> bool:
+        given = {"producer": (who[0], who[1]), "transactional_id": "x", "node": node}
+        number = next(part.partition for part in wire.cluster.topics["u"].partitions if part.node == node)
+        error, offset = wire.produce("u", partition=number, sequence=0, **given)  # type: ignore[arg-type]
+        assert (error, offset) in {(E.NONE, 0), (E.INVALID_TXN_STATE, -1)}
+        return error != E.NONE
+
+    assert [refused(wire, node) for node in (1, 2)] == [True, False], "it led the partition from the beginning"
+    again = make(2, storage=Directory(tmp_path))
+    again.cluster.move_leader("u", 1, 1)
+    again.cluster.move_leader("u", 0, 2)
+    assert not refused(again, 2), "it has been made the leader"
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TOPIC, "n"), (BROKER, "")])
+def test_an_alteration_alone_is_there_after_a_restart(make: Make, tmp_path: Path, kind: int, name: str) -> None:
+    wire = make(storage=Directory(tmp_path))
+    create(wire)
+    key = {TOPIC: "segment_ms", BROKER: "log_roll_ms"}[kind]
+    for text in ("5000", None):
+        assert alter(wire, kind, name, **{key: text}) == E.NONE
+        wire = make(storage=Directory(tmp_path))
+        assert value(wire, TOPIC, "n", "segment.ms")[0] == (text or "604800000")
+
+
+def test_what_was_noted_of_a_topic_that_is_gone_is_forgotten(make: Make, tmp_path: Path) -> None:
+    """As when the process ends between the deletion of a topic's files and the note of it."""
+    wire = make(2, storage=Directory(tmp_path))
+    create(wire, flush_ms="7", factor=2)
+    wire.cluster.close()
+    shutil.rmtree(tmp_path / "n-0")
+    again = make(2, storage=Directory(tmp_path))
+    create(again)
+    for wire in (again, make(2, storage=Directory(tmp_path))):
+        assert value(wire, TOPIC, "n", "flush.ms")[1] == 5
+        [topic] = wire.ask("Metadata", 12, Topics=[{"Name": "n"}])["Topics"]
+        assert [part["ReplicaNodes"] for part in topic["Partitions"]] == [[1]]
+
+
+def test_a_topic_that_lacks_a_partition_is_damage(make: Make, tmp_path: Path) -> None:
+    create(make(storage=Directory(tmp_path)), partitions=3)
+    shutil.rmtree(tmp_path / "n-1")
+    with pytest.raises(DamagedLog, match=r"^n: partitions \[0, 2\] are there, and others are missing$"):
+        make(storage=Directory(tmp_path))
 
 
 def test_a_broker_can_be_told_when_to_forget_producers(wire: Wire) -> None:

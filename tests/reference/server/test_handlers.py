@@ -6,9 +6,11 @@ from uuid import UUID
 import pytest
 
 from kafka_eos.errors import ErrorCode
+from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import Record, build_batch, decode_batch
 from kafka_eos.server.cluster import Limits, Settings
-from kafka_eos.server.handlers import HANDLERS
+from kafka_eos.server.handlers import HANDLERS, handle
+from kafka_eos.server.handlers.request import Request as HandledRequest
 from kafka_eos.server.handlers.request import served_versions
 from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, served_codec
 from kafka_eos.server.storage import Directory
@@ -562,6 +564,118 @@ def test_a_fetch_of_what_is_committed_waits_for_the_marker(wire: Wire) -> None:
     assert row["Responses"][0]["Partitions"][0]["LastStableOffset"] == 2
 
 
+def test_partitions_that_no_leader_is_here_for_are_told_as_such_by_all_that_read_or_write(make: Make) -> None:
+    """Kafka: FetchResponse.partitionResponse, ListOffsetsResponse, OffsetsForLeaderEpochResponse, ProduceResponse."""
+    wire = make(2)
+    topic = wire.cluster.create_topic("t", 2)
+    wire.produce(count=2)
+    parts = {0: E.NONE, 1: E.NOT_LEADER_OR_FOLLOWER, 5: E.UNKNOWN_TOPIC_OR_PARTITION}
+    read: Message = {"PreferredReadReplica": -1, "AbortedTransactions": None}
+    nothing = read | {"HighWatermark": -1, "LastStableOffset": -1, "LogStartOffset": -1, "Records": b""}
+    numbers = [{"Partition": number, "FetchOffset": 2, "PartitionMaxBytes": 1} for number in parts]
+    for version, named, name in ((12, {"Topic": "t"}, {"Topic": "t"}), (13, {"TopicId": topic.topic_id}, {})):
+        asked = named | {"Partitions": numbers}
+        [row] = wire.ask("Fetch", version, MaxWaitMs=0, Topics=[asked])["Responses"]
+        assert {key: row[key] for key in named} == named
+        assert name.items() <= row.items()
+        for found, (number, error) in zip(row["Partitions"], parts.items(), strict=True):
+            expected = nothing if error else read | {"HighWatermark": 2, "LastStableOffset": 2, "LogStartOffset": 0}
+            assert (expected | {"PartitionIndex": number, "ErrorCode": error}).items() <= found.items()
+            assert found["Records"] == b""
+    [gone] = wire.ask("Fetch", 13, Topics=[{"TopicId": UUID(int=7), "Partitions": numbers[:1]}])["Responses"]
+    assert (gone["TopicId"], gone["Partitions"][0]["ErrorCode"]) == (UUID(int=7), E.UNKNOWN_TOPIC_ID)
+    asked = {"Name": "t", "Partitions": [{"PartitionIndex": number, "Timestamp": -1} for number in parts]}
+    assert wire.ask("ListOffsets", 7, Topics=[asked])["Topics"] == [
+        {
+            "Name": "t",
+            "Partitions": [
+                {
+                    "PartitionIndex": number,
+                    "ErrorCode": error,
+                    "Timestamp": -1,
+                    "Offset": -1 if error else 2,
+                    "LeaderEpoch": -1 if error else 0,
+                }
+                for number, error in parts.items()
+            ],
+        }
+    ]
+    asked = {"Topic": "t", "Partitions": [{"Partition": number, "LeaderEpoch": 0} for number in parts]}
+    assert wire.ask("OffsetForLeaderEpoch", 4, Topics=[asked])["Topics"] == [
+        {
+            "Topic": "t",
+            "Partitions": [
+                {
+                    "ErrorCode": error,
+                    "Partition": number,
+                    "LeaderEpoch": -1 if error else 0,
+                    "EndOffset": -1 if error else 2,
+                }
+                for number, error in parts.items()
+            ],
+        }
+    ]
+    data = build_batch([Record(value=b"x")], base_timestamp=wire.cluster.now).encode()
+    asked = {"Name": "t", "PartitionData": [{"Index": number, "Records": data} for number in parts]}
+    assert wire.ask("Produce", 9, Acks=-1, TopicData=[asked])["Responses"] == [
+        {
+            "Name": "t",
+            "PartitionResponses": [
+                {
+                    "Index": number,
+                    "ErrorCode": error,
+                    "BaseOffset": -1 if error else 2,
+                    "LogAppendTimeMs": -1,
+                    "LogStartOffset": -1 if error else 0,
+                    "RecordErrors": [],
+                    "ErrorMessage": None,
+                }
+                for number, error in parts.items()
+            ],
+        }
+    ]
+
+
+def test_a_timestamp_is_not_found_in_an_empty_partition(wire: Wire) -> None:
+    found = [offset_at(wire, timestamp) for timestamp in (-3, 0, wire.cluster.now)]
+    assert [(part["Timestamp"], part["Offset"], part["LeaderEpoch"]) for part in found] == [(-1, -1, -1)] * 3
+
+
+def test_a_fetch_ends_when_its_partition_has_another_leader(make: Make) -> None:
+    wire = make(2)
+    wire.topic()
+    assert wire.fetch_row(wait=60_000) is None
+    wire.cluster.move_leader("t", 0, 2)
+    wire.wait(1)
+    assert wire.late[0]["Responses"][0]["Partitions"][0]["ErrorCode"] == E.NOT_LEADER_OR_FOLLOWER
+
+
+def test_readers_of_committed_offsets_are_woken_by_each_of_them(make: Make) -> None:
+    wire = make(settings=Settings(internal_partitions=1))
+    wire.topic()
+    topics = {"Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 1}]}]}
+    _, producer_id, epoch = wire.init()
+    who = {"TransactionalId": "x", "ProducerId": producer_id, "ProducerEpoch": epoch}
+    assert wire.ask("AddOffsetsToTxn", 3, **who, GroupId="g")["ErrorCode"] == E.NONE
+    for number, (api, version, row) in enumerate((("OffsetCommit", 8, {}), ("TxnOffsetCommit", 2, who))):
+        assert wire.fetch_row("__consumer_offsets", number, wait=60_000) is None
+        wire.ask(api, version, GroupId="g", **row, **topics)
+        assert len(wire.late) == number + 1, api
+
+
+def test_nobody_waits_any_more_whose_client_is_gone(wire: Wire) -> None:
+    given = {"MaxWaitMs": 500, "MinBytes": 1, "Topics": [{"Topic": "t", "Partitions": [{"Partition": 0}]}]}
+    row = served_codec().read("FetchRequest", 12, Buffer(served_codec().write("FetchRequest", 12, given)))
+    told: list[Message] = []
+    request = HandledRequest("Fetch", 12, row, 1, "client", "/127.0.0.1", told.append)
+    assert handle(wire.cluster, request) is None
+    assert request.cancel is not None
+    request.cancel()
+    wire.produce()
+    wire.wait(1_000)
+    assert told == []
+
+
 def test_a_fetch_ends_when_its_topic_does(wire: Wire) -> None:
     assert wire.fetch_row(wait=60_000) is None
     wire.cluster.delete_topic("t")
@@ -856,6 +970,85 @@ def test_the_unfinished_batch_after_a_batch_is_left_out_unless_its_header_is_wro
 ) -> None:
     """Kafka: ByteBufferLogInputStream.nextBatchSize."""
     assert produced(wire, build_batch([Record(value=b"x")]).encode() + bytes.fromhex(tail)) == error
+
+
+GOOD = build_batch([Record(value=b"x")]).encode()
+ONE = "There is one batch in a Produce request for a partition"
+REFUSED_BATCHES: list[tuple[int, bytes, int, str | None]] = [  # Kafka: ByteBufferLogInputStream, LogValidator
+    (9, GOOD[:8] + (13).to_bytes(4, "big") + GOOD[12:], E.CORRUPT_MESSAGE, "Record size 13 is less than the least, 14"),
+    (9, GOOD[:16] + b"\3" + GOOD[17:], E.CORRUPT_MESSAGE, "Invalid magic found in record: 3"),
+    (9, GOOD[:16] + b"\1" + GOOD[17:], E.INVALID_RECORD, "A Produce request of version 9 has batches of magic 2"),
+    (
+        9,
+        GOOD[:8] + (48).to_bytes(4, "big") + GOOD[12:60],
+        E.CORRUPT_MESSAGE,
+        "60 bytes where a batch header takes 61",
+    ),
+    (
+        6,
+        build_batch([Record()], compression=CompressionType.ZSTD).encode(),
+        E.UNSUPPORTED_COMPRESSION_TYPE,
+        "A Produce request of version 6 may not use ZStandard compression",
+    ),
+    (
+        9,
+        build_batch([Record()], last_offset_delta=3).encode(),
+        E.INVALID_RECORD,
+        "Inconsistent batch offset range: the batch has 1 record(s) and 4 offset(s)",
+    ),
+    (
+        9,
+        build_batch([Record()], is_control=True).encode(),
+        E.INVALID_RECORD,
+        "Clients are not allowed to write control records",
+    ),
+    (
+        9,
+        build_batch([Record()], producer_id=1).encode(),
+        E.INVALID_RECORD,
+        "Invalid sequence number -1 in record batch with producerId 1",
+    ),
+    (9, build_batch([]).encode(), E.INVALID_RECORD, "Invalid reported count for record batch: 0"),
+    (
+        9,
+        build_batch([Record(value=bytes(300))]).encode(),
+        E.MESSAGE_TOO_LARGE,
+        "The record batch has 370 bytes, which exceeds the maximum configured value of 200",
+    ),
+]
+
+
+@pytest.mark.parametrize(("version", "data", "error", "why"), REFUSED_BATCHES)
+def test_a_batch_is_refused_with_the_reason_in_the_versions_that_have_a_place_for_it(
+    version: int, data: bytes, error: int, why: str, make: Make
+) -> None:
+    wire = make(settings=Settings(limits=Limits(batch_bytes=200)))
+    wire.topic()
+    topics = [{"Name": "t", "PartitionData": [{"Index": 0, "Records": data}]}]
+    [row] = wire.ask("Produce", version, Acks=-1, TopicData=topics)["Responses"][0]["PartitionResponses"]
+    assert (row["ErrorCode"], row["BaseOffset"]) == (error, -1)
+    if version >= 8:
+        assert row["ErrorMessage"] == why
+    assert wire.fetch()["HighWatermark"] == 0
+
+
+def test_clients_write_to_no_internal_topic_and_to_as_many_bytes_and_producers_as_there_may_be(make: Make) -> None:
+    wire = make(settings=Settings(limits=Limits(producers=1, log_bytes=300)))
+    wire.topic()
+    wire.produce(producer=(5, 0), sequence=0)
+
+    def told(topic: str, data: bytes) -> tuple[int, str | None]:
+        topics = [{"Name": topic, "PartitionData": [{"Index": 0, "Records": data}]}]
+        [row] = wire.ask("Produce", 9, Acks=-1, TopicData=topics)["Responses"][0]["PartitionResponses"]
+        return row["ErrorCode"], row["ErrorMessage"]
+
+    internal = "Cannot append to internal topic __consumer_offsets"
+    assert told("__consumer_offsets", GOOD) == (E.INVALID_TOPIC_EXCEPTION, internal)
+    other = build_batch([Record()], producer_id=6, producer_epoch=0, base_sequence=0).encode()
+    assert told("t", other) == (E.POLICY_VIOLATION, "1 producers are known already")
+    for _ in range(5):
+        found = told("t", GOOD)
+    assert found == (E.POLICY_VIOLATION, "all partitions together hold 300 bytes")
 
 
 def test_a_batch_that_comes_with_an_offset_is_refused_with_the_offset_that_it_has(wire: Wire) -> None:
