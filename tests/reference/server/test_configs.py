@@ -389,10 +389,13 @@ def test_too_few_replicas_in_sync_take_no_batch_that_all_have_to_acknowledge(mak
     wire = make(3)
     create(wire, factor=3, min_insync_replicas="3")
     create(wire, "alone", min_insync_replicas="2")
+    create(wire, "two", factor=3, min_insync_replicas="2")
     assert send(wire)["ErrorCode"] == send(wire, "alone")["ErrorCode"] == E.NONE
     wire.cluster.crash(2, NOW + 1000)
-    assert send(wire)["ErrorCode"] == E.NOT_ENOUGH_REPLICAS
-    assert send(wire, acks=1)["ErrorCode"] == E.NONE
+    refused = send(wire)
+    why = "2 replica(s) of n-0 are in sync, and 3 have to be"
+    assert (refused["ErrorCode"], refused["ErrorMessage"]) == (E.NOT_ENOUGH_REPLICAS, why)
+    assert send(wire, acks=1)["ErrorCode"] == send(wire, "two")["ErrorCode"] == E.NONE
     part = wire.ask("Metadata", 12, Topics=[{"Name": "n"}])["Topics"][0]["Partitions"][0]
     assert (part["IsrNodes"], part["OfflineReplicas"]) == ([1, 3], [2])
     wire.wait(1000)
@@ -489,6 +492,38 @@ def test_a_broker_that_was_told_not_to_verify_does_not_whatever_it_leads(make: M
     again.cluster.move_leader("u", 1, 1)
     again.cluster.move_leader("u", 0, 2)
     assert not refused(again, 2), "it has been made the leader"
+
+
+@pytest.mark.parametrize("own", [{"flush_ms": "7"}, {"factor": 2}])
+def test_what_a_topic_was_made_with_is_there_after_a_restart(make: Make, tmp_path: Path, own: dict[str, Any]) -> None:
+    for run in range(2):
+        wire = make(2, storage=Directory(tmp_path))
+        if not run:
+            create(wire, **own)
+        assert value(wire, TOPIC, "n", "flush.ms")[0] == own.get("flush_ms", str(LARGEST))
+        [topic] = wire.ask("Metadata", 12, Topics=[{"Name": "n"}])["Topics"]
+        assert [part["ReplicaNodes"] for part in topic["Partitions"]] == [[1, 2][: own.get("factor", 1)]]
+
+
+def test_the_partitions_of_a_broker_that_crashes_go_to_a_replica_or_the_next_broker_or_where_it_is_said(
+    make: Make,
+) -> None:
+    def leaders(wire: Wire) -> list[int]:
+        [topic] = wire.ask("Metadata", 12, Topics=[{"Name": "n"}])["Topics"]
+        return [part["LeaderId"] for part in topic["Partitions"]]
+
+    for node, to, expected in ((1, None, [2, 2, 3, 2]), (2, None, [1, 3, 3, 1]), (3, None, [1, 2, 1, 1])):
+        wire = make(3)
+        create(wire, partitions=4)
+        wire.cluster.crash(node, NOW + 1_000, to)
+        assert leaders(wire) == expected
+    wire = make(3)
+    create(wire, partitions=4)
+    wire.cluster.crash(1, NOW + 1_000, 3)
+    assert leaders(wire) == [3, 2, 3, 3]
+    wire.cluster.crash(2, NOW + 1_000)
+    wire.cluster.crash(3, NOW + 1_000)
+    assert leaders(wire) == [3] * 4, "nobody else is there"
 
 
 @pytest.mark.parametrize(("kind", "name"), [(TOPIC, "n"), (BROKER, "")])

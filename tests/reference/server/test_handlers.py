@@ -569,13 +569,14 @@ def test_partitions_that_no_leader_is_here_for_are_told_as_such_by_all_that_read
     wire = make(2)
     topic = wire.cluster.create_topic("t", 2)
     wire.produce(count=2)
-    parts = {0: E.NONE, 1: E.NOT_LEADER_OR_FOLLOWER, 5: E.UNKNOWN_TOPIC_OR_PARTITION}
+    unknown = E.UNKNOWN_TOPIC_OR_PARTITION
+    parts = {0: E.NONE, 1: E.NOT_LEADER_OR_FOLLOWER, 5: unknown, -1: unknown}
     read: Message = {"PreferredReadReplica": -1, "AbortedTransactions": None}
     nothing = read | {"HighWatermark": -1, "LastStableOffset": -1, "LogStartOffset": -1, "Records": b""}
     numbers = [{"Partition": number, "FetchOffset": 2, "PartitionMaxBytes": 1} for number in parts]
     for version, named, name in ((12, {"Topic": "t"}, {"Topic": "t"}), (13, {"TopicId": topic.topic_id}, {})):
         asked = named | {"Partitions": numbers}
-        [row] = wire.ask("Fetch", version, MaxWaitMs=0, Topics=[asked])["Responses"]
+        [row] = wire.ask("Fetch", version, MaxWaitMs=60_000, MinBytes=1, Topics=[asked])["Responses"]
         assert {key: row[key] for key in named} == named
         assert name.items() <= row.items()
         for found, (number, error) in zip(row["Partitions"], parts.items(), strict=True):
@@ -791,19 +792,24 @@ def test_a_marker_has_the_leader_epoch_in_which_it_was_written(wire: Wire) -> No
 
 
 def test_a_response_is_diverging_only_where_the_epoch_has_ended_before(wire: Wire) -> None:
-    """KIP-595; Kafka: ReplicaManager.readFromLog."""
+    """KIP-595; Kafka: Partition.readRecords."""
     wire.produce(count=2)
     wire.cluster.move_leader("t", 0, 1)
     wire.produce(count=2)
+    wire.ask("DeleteRecords", 2, Topics=[{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Offset": 1}]}])
 
-    def diverging(offset: int) -> Message:
-        part = {"Partition": 0, "FetchOffset": offset, "LastFetchedEpoch": 0, "PartitionMaxBytes": 1 << 20}
+    def read(offset: int, epoch: int) -> tuple[int, int, int, bool]:
+        part = {"Partition": 0, "FetchOffset": offset, "LastFetchedEpoch": epoch, "PartitionMaxBytes": 1 << 20}
         row = wire.ask("Fetch", 12, MaxWaitMs=0, Topics=[{"Topic": "t", "Partitions": [part]}])
-        found: Message = row["Responses"][0]["Partitions"][0]["DivergingEpoch"]
-        return found
+        [found] = row["Responses"][0]["Partitions"]
+        return found["ErrorCode"], *found["DivergingEpoch"].values(), bool(found["Records"])
 
-    nothing = {"Epoch": -1, "EndOffset": -1}
-    assert [diverging(offset) for offset in (2, 3)] == [nothing, {"Epoch": 0, "EndOffset": 2}]
+    assert [read(offset, 0) for offset in (2, 3, 9)] == [(E.NONE, -1, -1, True), *[(E.NONE, 0, 2, False)] * 2]
+    out_of_range = (E.OFFSET_OUT_OF_RANGE, -1, -1, False)
+    assert read(0, 0) == read(0, -1) == read(5, -1) == out_of_range
+    assert read(9, 1) == (E.NONE, 1, 4, False)
+    assert read(2, 2) == out_of_range, "an epoch that the leader does not know has no end"
+    assert [read(offset, 1)[3] for offset in (3, 4)] == [True, False]
 
 
 def test_a_response_has_at_most_the_bytes_that_it_may_and_one_batch_first(wire: Wire) -> None:
@@ -826,6 +832,36 @@ def test_a_response_has_at_most_the_bytes_that_it_may_and_one_batch_first(wire: 
         [2, 1],
         [2, 2],
     ]
+
+
+def test_a_response_has_no_more_bytes_than_the_broker_gives(make: Make) -> None:
+    """Kafka: fetch.max.bytes."""
+    wire = make(settings=Settings(limits=Limits(fetch_bytes=1_500)))
+    wire.topic()
+    wire.topic("u")
+    for topic in ("t", "t", "u"):
+        wire.produce(topic, value=b"x" * 1_000)
+    part = {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1 << 20}
+    topics = [{"Topic": topic, "Partitions": [part]} for topic in ("t", "u")]
+    for more in ({}, {"MaxBytes": 1 << 20}):
+        rows = wire.ask("Fetch", 12, MaxWaitMs=0, Topics=topics, **more)["Responses"]
+        assert [len(row["Partitions"][0]["Records"]) > 0 for row in rows] == [True, False]
+        assert len(rows[0]["Partitions"][0]["Records"]) < 1_500
+
+
+def test_an_offset_found_by_time_may_be_in_a_later_batch_than_the_largest_timestamp_says(wire: Wire) -> None:
+    for deltas in ((5, 1), (6,)):
+        records = [Record(offset_delta=place, timestamp_delta=delta) for place, delta in enumerate(deltas)]
+        topics = [
+            {
+                "Name": "t",
+                "PartitionData": [{"Index": 0, "Records": build_batch(records, base_timestamp=0).encode()}],
+            }
+        ]
+        assert errors_in(wire.ask("Produce", 9, Acks=-1, TopicData=topics)) == [E.NONE]
+    assert [offset_at(wire, timestamp)["Offset"] for timestamp in (0, 2, 5, 6)] == [0, 0, 0, 2]
+    wire.ask("DeleteRecords", 2, Topics=[{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Offset": 1}]}])
+    assert [offset_at(wire, timestamp)["Offset"] for timestamp in (0, 2, 5, 6)] == [1, 2, 2, 2]
 
 
 def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for_and_no_more(wire: Wire) -> None:
@@ -891,6 +927,8 @@ def test_an_offset_is_told_with_the_leader_epoch_of_its_record(make: Make) -> No
     wire.cluster.move_leader("t", 0, 1)
     found = [(part["Offset"], part["LeaderEpoch"]) for part in (offset_at(wire, at) for at in (-2, start, -3, -1))]
     assert found == [(0, 0), (0, 0), (1, 1), (2, 2)]
+    wire.ask("DeleteRecords", 2, Topics=[{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Offset": 1}]}])
+    assert [offset_at(wire, -2)[name] for name in ("Offset", "LeaderEpoch")] == [1, 1]
 
 
 def test_an_offset_found_by_time_is_not_deleted_unless_it_has_the_largest_timestamp(wire: Wire) -> None:
@@ -927,6 +965,8 @@ def test_a_replica_tells_offsets_to_a_debugging_client(make: Make) -> None:
         return int(answer["Topics"][0]["Partitions"][0]["ErrorCode"])
 
     assert [error(node, -2) for node in (1, 2, 3)] == [E.NONE, E.NONE, E.NOT_LEADER_OR_FOLLOWER]
+    gone = [{"Name": "no", "Partitions": asked[0]["Partitions"]}]
+    assert max(errors_in(wire.ask("ListOffsets", 7, ReplicaId=-2, Topics=gone))) == E.UNKNOWN_TOPIC_OR_PARTITION
     assert error(2, -1) == E.NOT_LEADER_OR_FOLLOWER
 
 
@@ -943,6 +983,9 @@ def test_bytes_that_are_no_batch_are_refused(wire: Wire) -> None:
     good = build_batch([Record(value=b"x")]).encode()
     assert produced(wire, good) == E.NONE
     assert produced(wire, good, Acks=2) == E.INVALID_REQUIRED_ACKS
+    assert produced(wire, good[:20]) == produced(wire, b"") == E.INVALID_RECORD
+    zipped = build_batch([Record()], producer_id=1, producer_epoch=0, base_sequence=0, compression=CompressionType.GZIP)
+    assert produced(wire, zipped.encode()) == E.NONE
     assert produced(wire, None) == produced(wire, good[:-1]) == produced(wire, good + good) == E.INVALID_RECORD
     assert produced(wire, good[:-1] + b"y") == E.CORRUPT_MESSAGE
     assert produced(wire, build_batch([Record()], is_control=True).encode()) == E.INVALID_RECORD
@@ -952,7 +995,7 @@ def test_bytes_that_are_no_batch_are_refused(wire: Wire) -> None:
     assert produced(wire, build_batch([Record()], producer_id=1).encode()) == E.INVALID_RECORD
     transactional = build_batch([Record()], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     assert produced(wire, transactional.encode()) == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert wire.fetch()["HighWatermark"] == 1
+    assert wire.fetch()["HighWatermark"] == 2
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from kafka_eos.formats.transaction_log import TransactionLogKey, TransactionLogV
 from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server import transactions
-from kafka_eos.server.cluster import EXPIRY_CHECK_MS, Machines, Settings
+from kafka_eos.server.cluster import EXPIRY_CHECK_MS, Limits, Machines, Settings
+from kafka_eos.server.handlers.request import served_versions
 from kafka_eos.server.storage import Directory
 from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos.wire.protocol import Message
@@ -392,9 +393,9 @@ def test_transactions_are_listed_in_the_states_that_are_asked_for_and_unknown_on
     for name in ("x", "y"):
         _, *who = wire.init(name)
     wire.add((who[0], who[1]), name="y")
-    row = wire.ask("ListTransactions", 0, StateFilters=["Ongoing", "nonesuch", "Dead", "another"])
+    row = wire.ask("ListTransactions", 0, StateFilters=["Ongoing", "nonesuch", "Dead", "another", "c", "b"])
     assert [each["TransactionalId"] for each in row["TransactionStates"]] == ["y"]
-    assert row["UnknownStateFilters"] == ["another", "nonesuch"]
+    assert row["UnknownStateFilters"] == ["another", "b", "c", "nonesuch"]
 
 
 def test_transactions_are_listed_whose_whole_id_matches_a_pattern(wire: Wire) -> None:
@@ -477,6 +478,7 @@ def test_the_coordinators_of_other_brokers_are_not_asked(make: Make) -> None:
         node: next(name for name in "abcdefgh" if wire.cluster.state_partition(name).node == node) for node in (1, 2)
     }
     _, *who = wire.init(here[1])
+    wire.ask("InitProducerId", 4, 2, TransactionalId=here[2], TransactionTimeoutMs=60_000)
     other = {"TransactionalId": here[2], "ProducerId": who[0], "ProducerEpoch": who[1]}
     rows: list[tuple[str, int, Message]] = [
         ("InitProducerId", 4, other | {"TransactionTimeoutMs": 1_000}),
@@ -491,7 +493,7 @@ def test_the_coordinators_of_other_brokers_are_not_asked(make: Make) -> None:
     for api, version, row in rows:
         assert max(errors_in(wire.ask(api, version, **row))) == E.NOT_COORDINATOR, (api, version)
     listed = [wire.ask("ListTransactions", 1, node)["TransactionStates"] for node in (1, 2)]
-    assert [[row["TransactionalId"] for row in each] for each in listed] == [[here[1]], []]
+    assert [[row["TransactionalId"] for row in each] for each in listed] == [[here[1]], [here[2]]]
 
 
 def test_partitions_that_are_not_there_keep_the_others_out_of_a_transaction(wire: Wire) -> None:
@@ -523,6 +525,98 @@ def test_partitions_that_are_not_there_keep_the_others_out_of_a_transaction(wire
         return [{"Name": "t", "ResultsByPartition": [{"PartitionIndex": 0, "PartitionErrorCode": error}]}]
 
     assert found == [("x", expected), ("y", told(E.INVALID_PRODUCER_ID_MAPPING)), ("x", told(E.NONE))]
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_producer_is_served_in_every_version_of_its_requests(make: Make, level: int) -> None:
+    wire = make(settings=Settings(transactions=TransactionSettings(version=level)))
+    wire.topic()
+    for version in served_versions("InitProducerId"):
+        assert wire.init("x", version)[0] == wire.init(None, version)[0] == E.NONE, version
+    nobody = {"TransactionalId": "y", "ProducerId": 7, "ProducerEpoch": 0}
+    _, producer_id, epoch = wire.init()
+    for who, error in (
+        ({"TransactionalId": "x", "ProducerId": producer_id, "ProducerEpoch": epoch}, E.NONE),
+        (nobody, E.INVALID_PRODUCER_ID_MAPPING),
+    ):
+        for version in range(4):
+            below = {f"V3AndBelow{key}": value for key, value in who.items()}
+            below["V3AndBelowTopics"] = [{"Name": "t", "Partitions": [0]}]
+            assert set(errors_in(wire.ask("AddPartitionsToTxn", version, **below))) - {E.NONE} == {error} - {E.NONE}
+        for version in served_versions("AddOffsetsToTxn"):
+            assert errors_in(wire.ask("AddOffsetsToTxn", version, **who, GroupId="g")) == [error], version
+        for version in range(5):
+            assert errors_in(wire.ask("EndTxn", version, **who, Committed=True)) == [error], version
+            if not error:
+                assert wire.add((producer_id, epoch)) == E.NONE
+
+
+def test_there_are_as_many_transactional_ids_as_there_may_be(make: Make) -> None:
+    wire = make(2, settings=Settings(limits=Limits(transactional_ids=1)))
+    first, second, *_ = (name for name in "abcdefgh" if wire.cluster.state_partition(name).node == 1)
+    other = next(name for name in "abcdefgh" if wire.cluster.state_partition(name).node == 2)
+    found = [wire.init(name) for name in (first, second, first, None, other)]
+    assert [row[0] for row in found] == [E.NONE, E.POLICY_VIOLATION, E.NONE, E.NONE, E.NOT_COORDINATOR]
+    assert found[1] == (E.POLICY_VIOLATION, -1, -1)
+
+
+def test_a_producer_id_is_given_once_whatever_transactional_ids_do_in_between(wire: Wire) -> None:
+    given = [wire.init()[1], wire.init(None)[1]]
+    for step in (wire.add, wire.end):
+        step((given[0], 0))
+        given += [wire.init(None)[1], wire.init(f"y{len(given)}")[1]]
+    assert given == list(range(given[0], given[0] + len(given)))
+
+
+def test_an_open_transaction_is_not_forgotten_when_its_id_would_be(make: Make) -> None:
+    wire = make(settings=Settings(transactions=TransactionSettings(id_expiration_ms=1_000)))
+    wire.topic()
+    _, *who = wire.init()
+    wire.add((who[0], who[1]))
+    wire.wait(2 * EXPIRY_CHECK_MS)
+    assert described(wire)["TransactionState"] == "Ongoing"
+
+
+def test_the_partitions_of_a_transaction_are_stored_and_marked_in_order(wire: Wire) -> None:
+    """Kafka: TransactionLog.valueToBytes; in which order its markers are written Kafka leaves open."""
+    _, *who = wire.init()
+    names = ["e", "c", "a", "d", "b"]
+    for name in names:
+        wire.topic(name, 3)
+    for number in (2, 0, 1):
+        for name in names:
+            topics = [{"Name": name, "Partitions": [number]}]
+            asked = {"TransactionalId": "x", "ProducerId": who[0], "ProducerEpoch": who[1], "Topics": topics}
+            wire.ask("AddPartitionsToTxn", 3, **{f"V3AndBelow{key}": value for key, value in asked.items()})
+    stored = last_stored(wire).transaction_partitions or ()
+    assert [(each.topic, each.partition_ids) for each in stored] == [(name, (0, 1, 2)) for name in sorted(names)]
+    marked: list[str] = []
+    wire.cluster.happened = lambda _action, _node, **row: marked.append(f"{row['topic']}-{row['partition']}")
+    wire.end((who[0], who[1]))
+    assert marked == [f"{name}-{number}" for name in sorted(names) for number in range(3)]
+
+
+def test_a_coordinator_that_moves_takes_the_ids_of_its_partition_along_and_no_others(make: Make) -> None:
+    wire = make()
+    for name in "abcdefgh":
+        wire.init(name)
+    told: list[Any] = []
+    wire.cluster.happened = lambda action, _node, **row: told.append((action, row.get("transactional_id")))
+    leader = wire.cluster.state_partition("a")
+    wire.cluster.move_leader(leader.topic, leader.partition, leader.node)
+    of_it = [name for name in "abcdefgh" if wire.cluster.state_partition(name) is leader]
+    assert told == [("LeaderChange", None), *(("Failover", name) for name in of_it)]
+
+
+def test_a_transaction_of_version_2_ends_in_it_after_a_restart(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    before.topic()
+    _, *who = before.init(version=5)
+    assert before.produce(version=12, producer=(who[0], who[1]), sequence=0, transactional_id="x") == (E.NONE, 0)
+    after = make(storage=Directory(tmp_path))
+    assert after.init()[0] == E.CONCURRENT_TRANSACTIONS
+    assert last_stored(after).client_transaction_version == 2
+    assert after.fetch(committed=True)["AbortedTransactions"] == [{"ProducerId": who[0], "FirstOffset": 0}]
 
 
 def test_an_empty_transactional_id_is_none(wire: Wire) -> None:
@@ -562,6 +656,10 @@ def test_only_the_marker_that_was_refused_is_written_again(wire: Wire) -> None:
     assert [wire.fetch(topic)["HighWatermark"] for topic in ("t", "u")] == [1, 1]
 
 
+def loading(wire: Wire) -> set[str]:
+    return set(wire.cluster.transactions.loading)
+
+
 def test_a_coordinator_that_loads_writes_no_marker(make: Make) -> None:
     wire = make(2)
     wire.topic()
@@ -576,6 +674,8 @@ def test_a_coordinator_that_loads_writes_no_marker(make: Make) -> None:
     assert wire.cluster.next_timer() <= wire.cluster.now + 1_000
     wire.ask("EndTxn", 3, 2, **ask, **who, Committed=True)
     wire.cluster.crash(2, wire.cluster.now + 2_000)
+    other = next(each for each in "abcdefgh" if wire.cluster.state_partition(each).name not in loading(wire))
+    assert wire.init(other)[0] == E.NONE, "its coordinator has not moved"
     for milliseconds, written in ((1_999, 0), (1, 1)):
         wire.wait(milliseconds)
         assert wire.fetch()["HighWatermark"] == written
