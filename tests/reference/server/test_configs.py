@@ -11,9 +11,11 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import NO_TIMESTAMP, Record, TimestampType, build_batch, decode_batch
-from kafka_eos.server.cluster import Settings
+from kafka_eos.machines.leader import LeaderRules
+from kafka_eos.server.cluster import Limits, Machines, Settings
 from kafka_eos.server.configs import DYNAMIC_BROKER_CONFIGS, READ_ONLY_BROKER_CONFIGS, TOPIC_CONFIGS
 from kafka_eos.server.storage import TOPICS_AND_CONFIGS, DamagedLog, Directory
+from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos.wire.protocol import Message
 
 from .conftest import NOW, Make, Wire
@@ -740,6 +742,30 @@ def test_a_broker_tells_the_settings_with_which_it_was_started(make: Make) -> No
         "connections.max.idle.ms": "600000",
     }
     assert {name: value(wire, BROKER, "1", name)[0] for name in expected} == expected
+    other = Settings(
+        limits=Limits(idle_ms=1, fetch_bytes=2_000, members=3, batch_bytes=4_000, frame_bytes=5_000),
+        transactions=TransactionSettings(max_timeout_ms=6_000, id_expiration_ms=7_000),
+        group_initial_delay_ms=8,
+        consumer_session_ms=9_000,
+        producer_id_expiration_ms=10_000,
+    )
+    wire = make(settings=other, machines=Machines(leaders=LeaderRules(verification=False)))
+    expected = {
+        "connections.max.idle.ms": "1",
+        "fetch.max.bytes": "2000",
+        "group.max.size": "3",
+        "message.max.bytes": "4000",
+        "socket.request.max.bytes": "5000",
+        "transaction.max.timeout.ms": "6000",
+        "transactional.id.expiration.ms": "7000",
+        "group.initial.rebalance.delay.ms": "8",
+        "group.consumer.session.timeout.ms": "9000",
+        "producer.id.expiration.ms": "10000",
+        "transaction.partition.verification.enable": "false",
+    }
+    assert {name: value(wire, BROKER, "1", name) for name in expected} == {
+        name: (text, 4) for name, text in expected.items()
+    }
     without = make(settings=Settings(default_partitions=0))
     assert value(without, BROKER, "1", "auto.create.topics.enable")[0] == "false"
     assert value(without, BROKER, "1", "num.partitions")[0] == "1"

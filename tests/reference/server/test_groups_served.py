@@ -289,7 +289,10 @@ def test_a_member_that_is_silent_loses_its_session(wire: Wire) -> None:
     member = alone(wire)
     wire.wait(SESSION - 1)
     assert beat(wire, member, 1) == E.NONE
+    told: list[Any] = []
+    wire.cluster.happened = lambda action, _node, **row: told.append((action, row))
     wire.wait(SESSION + 1)
+    assert told == [("ExpireSession", {"group": "g", "detail": {"member": member}})]
     assert beat(wire, member, 1) == E.UNKNOWN_MEMBER_ID
     [row] = wire.ask("DescribeGroups", 5, Groups=["g"])["Groups"]
     assert (row["GroupState"], row["Members"]) == ("Empty", [])
@@ -897,7 +900,7 @@ def test_an_instance_that_starts_again_during_a_rebalance_is_answered_with_the_o
     assert join(wire, other) is None
     assert join(wire, old, GroupInstanceId="i") is None
     assert join(wire, GroupInstanceId="i") is None  # once more, before the rebalance is over
-    assert [row["ErrorCode"] for row in wire.late] == [E.FENCED_INSTANCE_ID]
+    assert [(row["ErrorCode"], row["MemberId"]) for row in wire.late] == [(E.FENCED_INSTANCE_ID, old)]
     assert join(wire, leader) is not None
     assert [row["GenerationId"] for row in wire.late[1:]] == [3, 3]
 
@@ -1000,6 +1003,10 @@ def test_members_that_wait_are_told_when_a_rebalance_begins_or_goes_on_without_t
     assert join(wire, first) is None
     wire.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": second}])
     assert [row["GenerationId"] for row in wire.late[2:]] == [3, 3], "nobody else was waited for"
+    assert sync(wire, wire.late[3]["MemberId"], 3) is None
+    wire.late.clear()
+    assert join(wire, GroupInstanceId="i") is None
+    assert [row["ErrorCode"] for row in wire.late] == [E.FENCED_INSTANCE_ID], "of the sync"
 
 
 def test_a_member_that_syncs_or_joins_again_is_not_silent(wire: Wire) -> None:
@@ -1076,6 +1083,26 @@ def test_another_process_knows_an_instance_that_has_started_again_and_that_all_h
         "",
         [],
     ]
+
+
+def test_another_process_tells_the_same_of_a_group(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    before.topic()
+    leader, _ = stable_with_instance(before)
+    before.wait(5)
+    assert commit(before, 7, leader, 2, metadata="said") == E.NONE
+    after = make(storage=Directory(tmp_path))
+    asked = [{"GroupId": "g", "Topics": None}]
+    for api, version, row in (("DescribeGroups", 5, {"Groups": ["g"]}), ("OffsetFetch", 9, {"Groups": asked})):
+        assert after.ask(api, version, **row) == before.ask(api, version, **row)
+    [offset] = after.cluster.groups.known["g"].values.values()
+    assert offset == CommittedOffset(7, 3, "said", NOW + 5)
+    after.wait(SESSION - 1)
+    assert beat(after, leader, 2) == E.NONE
+    assert join(after, leader) is None
+    after.wait(1)  # the instance has been silent
+    [row] = after.late
+    assert len(row["Members"]) == 1
 
 
 def test_a_group_keeps_no_offset_that_no_longer_counts(wire: Wire) -> None:

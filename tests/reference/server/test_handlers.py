@@ -69,7 +69,7 @@ def test_an_unknown_topic_is_made_when_a_client_asks_for_it(make: Make) -> None:
     by_id = wire.ask("Metadata", 12, Topics=[{"Name": None, "TopicId": row["TopicId"]}])["Topics"][0]
     assert by_id["Name"] == "new"
     nobody = wire.ask("Metadata", 12, Topics=[{"Name": None, "TopicId": UUID(int=7)}])["Topics"][0]
-    assert nobody["ErrorCode"] == E.UNKNOWN_TOPIC_ID
+    assert (nobody["ErrorCode"], nobody["Name"], nobody["TopicId"]) == (E.UNKNOWN_TOPIC_ID, None, UUID(int=7))
     for version, topics, told in ((0, [], True), (1, [], False), (1, None, True)):
         rows = wire.ask("Metadata", version, Topics=topics)["Topics"]
         assert {row["Name"] for row in rows} == (wire.cluster.topics.keys() if told else set())
@@ -77,7 +77,22 @@ def test_an_unknown_topic_is_made_when_a_client_asks_for_it(make: Make) -> None:
 
 def test_clients_are_told_the_versions_that_are_served_and_that_produce_has_a_version_0(wire: Wire) -> None:
     """Kafka: ApiVersionsResponse (KAFKA-18659)."""
-    told = {row["ApiKey"]: (row["MinVersion"], row["MaxVersion"]) for row in wire.ask("ApiVersions", 3)["ApiKeys"]}
+    answer = wire.ask("ApiVersions", 3)
+    told = {row["ApiKey"]: (row["MinVersion"], row["MaxVersion"]) for row in answer.pop("ApiKeys")}
+    assert answer == {
+        "ErrorCode": E.NONE,
+        "ThrottleTimeMs": 0,
+        "SupportedFeatures": [
+            {"Name": "group.version", "MinVersion": 0, "MaxVersion": 1},
+            {"Name": "transaction.version", "MinVersion": 0, "MaxVersion": 2},
+        ],
+        "FinalizedFeaturesEpoch": 1,
+        "FinalizedFeatures": [
+            {"Name": "group.version", "MaxVersionLevel": 1, "MinVersionLevel": 1},
+            {"Name": "transaction.version", "MaxVersionLevel": 2, "MinVersionLevel": 2},
+        ],
+        "ZkMigrationReady": False,
+    }
     served = {served_codec().keys[api]: served_versions(api) for api in (*SERVED, *REFUSED)}
     assert told == {key: (each[0], each[-1]) for key, each in served.items()} | {0: (0, 13)}
 

@@ -431,22 +431,33 @@ def test_operators_see_open_transactions_and_can_end_one_that_hangs(make: Make) 
 def test_operators_are_told_all_of_a_transaction_and_of_its_producers(wire: Wire) -> None:
     """Kafka: DescribeProducersResponse, DescribeTransactionsResponse, ListTransactionsResponse."""
     wire.topic("u", 2)
+    log = wire.cluster.state_partition("x")
+    wire.cluster.move_leader(log.topic, log.partition, log.node)  # so that nothing that is told is 0
+    wire.init(None)
+    wire.init()
     _, *who = wire.init()
+    producer = {"ProducerId": who[0], "ProducerEpoch": who[1]}
     start = wire.cluster.now
-    wire.add((who[0], who[1]))
-    assert wire.produce(producer=(who[0], who[1]), sequence=0, count=3, transactional_id="x") == (E.NONE, 0)
+
+    def add(*topics: str) -> None:
+        rows = [{"Name": topic, "Partitions": [1 if topic == "u" else 0]} for topic in topics]
+        below = {f"V3AndBelow{key}": value for key, value in (producer | {"TransactionalId": "x"}).items()}
+        assert max(errors_in(wire.ask("AddPartitionsToTxn", 3, **below, V3AndBelowTopics=rows))) == E.NONE
+
+    given = {"producer": (who[0], who[1]), "transactional_id": "x", "partition": 1}
+    add("u")
+    assert wire.produce("u", sequence=0, count=3, **given) == (E.NONE, 0)  # type: ignore[arg-type]
     wire.end((who[0], who[1]))
     wire.wait(5)
-    for topic in ("u", "t"):
-        wire.add((who[0], who[1]), topic)
-    wire.produce(producer=(who[0], who[1]), sequence=3, transactional_id="x")
-    asked = [{"Name": "t", "PartitionIndexes": [0, 7]}, {"Name": "no", "PartitionIndexes": [2]}]
-    producer = {"ProducerId": who[0], "ProducerEpoch": who[1]}
-    known = {"LastSequence": 3, "LastTimestamp": start + 5, "CoordinatorEpoch": 0, "CurrentTxnStartOffset": 4}
+    add("u", "t")
+    wire.produce("u", sequence=3, **given)  # type: ignore[arg-type]
+    asked = [{"Name": "u", "PartitionIndexes": [1, 7]}, {"Name": "no", "PartitionIndexes": [2]}]
+    known = {"LastSequence": 3, "LastTimestamp": start + 5, "CoordinatorEpoch": 1, "CurrentTxnStartOffset": 4}
     part = {"ErrorCode": E.NONE, "ErrorMessage": None, "ActiveProducers": [producer | known]}
     unknown = {"ErrorCode": E.UNKNOWN_TOPIC_OR_PARTITION, "ErrorMessage": None, "ActiveProducers": []}
+    assert (who[0] > 0, who[1]) == (True, 1)
     assert wire.ask("DescribeProducers", 0, Topics=asked)["Topics"] == [
-        {"Name": "t", "Partitions": [{"PartitionIndex": 0} | part, {"PartitionIndex": 7} | unknown]},
+        {"Name": "u", "Partitions": [{"PartitionIndex": 1} | part, {"PartitionIndex": 7} | unknown]},
         {"Name": "no", "Partitions": [{"PartitionIndex": 2} | unknown]},
     ]
     found, nobody = wire.ask("DescribeTransactions", 0, TransactionalIds=["x", "nobody"])["TransactionStates"]
@@ -456,7 +467,7 @@ def test_operators_are_told_all_of_a_transaction_and_of_its_producers(wire: Wire
         "TransactionState": "Ongoing",
         "TransactionTimeoutMs": 60_000,
         "TransactionStartTimeMs": start + 5,
-        "Topics": [{"Topic": "t", "Partitions": [0]}, {"Topic": "u", "Partitions": [0]}],
+        "Topics": [{"Topic": "t", "Partitions": [0]}, {"Topic": "u", "Partitions": [1]}],
     }
     lacking = [nobody[name] for name in ("ErrorCode", "TransactionalId", "TransactionState", "ProducerId", "Topics")]
     assert lacking == [E.TRANSACTIONAL_ID_NOT_FOUND, "nobody", "", 0, []]
@@ -627,6 +638,7 @@ def test_an_empty_transactional_id_is_none(wire: Wire) -> None:
 @pytest.mark.parametrize(("version", "level", "error"), [(1, 0, 0), (2, 0, 0), (2, 1, 0), (2, 2, 47)])
 def test_a_marker_of_version_2_has_an_epoch_of_its_own(wire: Wire, version: int, level: int, error: int) -> None:
     """Kafka: ProducerAppendInfo.checkProducerEpoch, KAFKA-19446."""
+    wire.init(None)
     _, *who = wire.init()
     wire.add((who[0], who[1]))
     wire.produce(producer=(who[0], who[1]), sequence=0, transactional_id="x")
