@@ -145,6 +145,16 @@ def test_a_member_that_is_silent_or_does_not_give_up_is_removed(wire: Wire) -> N
     assert beat(wire, "b", row["MemberEpoch"])["ErrorCode"] == E.UNKNOWN_MEMBER_ID
 
 
+def test_an_operator_says_how_often_members_are_to_be_heard_of_and_how_long_they_may_be_silent(make: Make) -> None:
+    wire = make(settings=Settings(consumer_heartbeat_ms=700, consumer_session_ms=2_000))
+    wire.topic()
+    row = beat(wire, "a", 0)
+    assert row["HeartbeatIntervalMs"] == 700
+    for milliseconds, error in ((1_999, E.NONE), (2_000, E.UNKNOWN_MEMBER_ID)):
+        wire.wait(milliseconds)
+        assert beat(wire, "a", 2)["ErrorCode"] == error
+
+
 def test_a_member_that_may_take_no_time_to_give_up_is_removed_before_one_that_may(make: Make) -> None:
     """Kafka: ConsumerGroupMember.Builder.maybeUpdateRebalanceTimeoutMs takes any timeout but -1."""
     for later, removed in (({}, False), ({"RebalanceTimeoutMs": -1}, False), ({"RebalanceTimeoutMs": 0}, True)):

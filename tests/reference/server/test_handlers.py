@@ -1033,6 +1033,13 @@ def test_the_unfinished_batch_after_a_batch_is_left_out_unless_its_header_is_wro
 GOOD = build_batch([Record(value=b"x")]).encode()
 ONE = "There is one batch in a Produce request for a partition"
 REFUSED_BATCHES: list[tuple[int, bytes, int, str | None]] = [  # Kafka: ByteBufferLogInputStream, LogValidator
+    (9, GOOD[:8] + b"\xff" * 4 + GOOD[12:], E.CORRUPT_MESSAGE, "Record size -1 is less than the least, 14"),
+    (
+        9,
+        b"\xff" * 8 + GOOD[8:],
+        E.INVALID_RECORD,
+        "The baseOffset of the record batch in the append to t-0 should be 0, but it is -1",
+    ),
     (9, GOOD[:8] + (13).to_bytes(4, "big") + GOOD[12:], E.CORRUPT_MESSAGE, "Record size 13 is less than the least, 14"),
     (9, GOOD[:16] + b"\3" + GOOD[17:], E.CORRUPT_MESSAGE, "Invalid magic found in record: 3"),
     (9, GOOD[:16] + b"\1" + GOOD[17:], E.INVALID_RECORD, "A Produce request of version 9 has batches of magic 2"),

@@ -207,6 +207,35 @@ def test_offsets_of_topics_that_a_classic_consumer_subscribes_to_stay(wire: Wire
     assert (answer["ErrorCode"], found) == (E.NONE, [E.GROUP_SUBSCRIBED_TO_TOPIC, E.NONE])
 
 
+def test_a_group_keeps_its_offsets_whichever_protocol_it_has(wire: Wire) -> None:
+    member = classic(wire, GroupInstanceId="i")
+    _, producer_id, epoch = wire.init()
+    producer = {"TransactionalId": "x", "ProducerId": producer_id, "ProducerEpoch": epoch}
+    wire.ask("AddOffsetsToTxn", 3, **producer, GroupId="g")
+
+    def row(number: int) -> Message:
+        part = {"PartitionIndex": number, "CommittedOffset": 5 + number, "CommittedMetadata": ""}
+        return {"GroupId": "g", "Topics": [{"Name": "t", "Partitions": [part]}]}
+
+    wire.ask("OffsetCommit", 7, MemberId=member, GenerationIdOrMemberEpoch=1, GroupInstanceId="i", **row(0))
+    wire.ask("TxnOffsetCommit", 2, **producer, **row(1))
+    asked = [{"GroupId": "g", "Topics": [{"Name": "t", "PartitionIndexes": [0, 1]}]}]
+
+    def told() -> list[tuple[int, int]]:
+        [group] = wire.ask("OffsetFetch", 8, Groups=asked, RequireStable=True)["Groups"]
+        return [(part["CommittedOffset"], part["ErrorCode"]) for part in group["Topics"][0]["Partitions"]]
+
+    for name in ("classic", "consumer", "classic"):
+        assert kind(wire)[0] == name
+        assert told() == [(5, E.NONE), (-1, E.UNSTABLE_OFFSET_COMMIT)]
+        if name == "consumer":
+            join(wire, GroupInstanceId="i")
+        else:
+            beat(wire, "new", 0, InstanceId="i")
+    wire.end((producer_id, epoch))
+    assert told() == [(5, E.NONE), (6, E.NONE)]
+
+
 def test_a_group_of_another_protocol_does_not_become_one_of_consumers(wire: Wire) -> None:
     protocols = [{"Name": "range", "Metadata": b""}]
     row = {"GroupId": "g", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 30_000, "ProtocolType": "connect"}
@@ -349,6 +378,8 @@ def test_leave_group_is_for_members_of_either_protocol(wire: Wire) -> None:
     refused = E.FENCED_INSTANCE_ID, E.UNKNOWN_MEMBER_ID
     assert [each["ErrorCode"] for each in row["Members"]] == [*refused, E.NONE, E.NONE, E.UNKNOWN_MEMBER_ID]
     assert kind(wire) == ("consumer", "Empty")
+    [group] = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g"])["Groups"]
+    assert group["GroupEpoch"] == 4, "one epoch for all that leave together"
 
 
 def test_an_assignment_is_told_in_the_version_of_the_members_first_assignor(wire: Wire) -> None:
