@@ -419,8 +419,6 @@ class Groups:
         Kafka: GroupMetadataManager.classicGroupJoinExistingMember
         """
         name, member_id, instance_id = row["GroupId"], row["MemberId"], row.get("GroupInstanceId")
-        if not name:
-            return ErrorCode.INVALID_GROUP_ID, member_id
         if not MIN_SESSION_MS <= row["SessionTimeoutMs"] <= MAX_SESSION_MS:
             return ErrorCode.INVALID_SESSION_TIMEOUT, member_id
         if member_id and self.classic(name) is None:

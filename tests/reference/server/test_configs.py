@@ -91,7 +91,9 @@ def test_a_batch_as_large_as_its_limit_is_taken_and_one_byte_more_is_not(wire: W
     around = len(build_batch([Record(value=bytes(1_000_000))], base_timestamp=NOW).encode()) - 1_000_000
     for more, error in ((0, E.NONE), (1, E.RECORD_LIST_TOO_LARGE)):
         records = [Record(value=bytes((1 << 20) - around + more))]
-        assert send(wire, "segments", records=records)["ErrorCode"] == error
+        answer = send(wire, "segments", records=records)
+        why = f"Message batch size is {(1 << 20) + 1} bytes, which exceeds the segment's {1 << 20}" if error else None
+        assert (answer["ErrorCode"], answer["ErrorMessage"]) == (error, why)
 
 
 @pytest.mark.parametrize(("version", "error"), [(3, 76), (6, 76), (7, E.NONE), (9, E.NONE)])

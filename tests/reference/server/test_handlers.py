@@ -655,6 +655,11 @@ def test_partitions_that_no_leader_is_here_for_are_told_as_such_by_all_that_read
 def test_a_timestamp_is_not_found_in_an_empty_partition(wire: Wire) -> None:
     found = [offset_at(wire, timestamp) for timestamp in (-3, 0, wire.cluster.now)]
     assert [(part["Timestamp"], part["Offset"], part["LeaderEpoch"]) for part in found] == [(-1, -1, -1)] * 3
+    wire.produce(count=3)
+    wire.ask("DeleteRecords", 2, Topics=[{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Offset": 1}]}])
+    asked = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Timestamp": at} for at in (-1, -2, -4, -5)]}]
+    parts = wire.ask("ListOffsets", 9, Topics=asked)["Topics"][0]["Partitions"]
+    assert [part["Offset"] for part in parts] == [3, 1, 1, -1], "last, first, first that is here, last elsewhere"
 
 
 def test_a_fetch_ends_when_its_partition_has_another_leader(make: Make) -> None:
@@ -825,6 +830,10 @@ def test_a_response_is_diverging_only_where_the_epoch_has_ended_before(wire: Wir
     assert read(9, 1) == (E.NONE, 1, 4, False)
     assert read(2, 2) == out_of_range, "an epoch that the leader does not know has no end"
     assert [read(offset, 1)[3] for offset in (3, 4)] == [True, False]
+    for _ in range(2):  # nothing is written in epoch 2
+        wire.cluster.move_leader("t", 0, 1)
+    wire.produce()
+    assert read(2, 2) == (E.NONE, 1, 4, False), "the largest epoch before it"
 
 
 def test_a_response_has_at_most_the_bytes_that_it_may_and_one_batch_first(wire: Wire) -> None:
