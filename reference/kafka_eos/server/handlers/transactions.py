@@ -139,7 +139,7 @@ def write_txn_markers(cluster: Cluster, request: Request) -> Message:
             marker["ProducerEpoch"],
             marker["TransactionResult"],
             marker["CoordinatorEpoch"],
-            max(marker.get("TransactionVersion", 0), 1),
+            marker.get("TransactionVersion", 0),
         )
 
         def write(topic: str, number: int, given: tuple[int, int, bool, int, int] = given) -> ErrorCode:
