@@ -339,12 +339,11 @@ class Cluster:
             raise Rejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if name == METADATA_TOPIC:
             raise Rejected(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
-        if "." in name or "_" in name:
-            alike = name.replace(".", "_")
-            other = next((each for each in self.topics if each.replace(".", "_") == alike), None)
-            if other is not None:
-                why = f"Topic '{name}' collides with existing topic: {other}"
-                raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+        alike = name.replace(".", "_")
+        other = next((each for each in self.topics if each.replace(".", "_") == alike), None)
+        if other is not None:
+            why = f"Topic '{name}' collides with existing topic: {other}"
+            raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
 
     def room_for(self, partitions: int) -> bool:
         """There may be this many more partitions."""
@@ -368,8 +367,7 @@ class Cluster:
         topic = Topic(name, UUID(bytes=self._random.randbytes(16), version=4), [])
         self.topics[name] = topic
         self.names[topic.topic_id] = name
-        if configs:
-            self.configs.set_topic(name, configs)
+        self.configs.set_topic(name, configs or {})
         self.grow_topic(topic, partitions, replicas)
         return topic
 
@@ -407,8 +405,7 @@ class Cluster:
         return leader
 
     def _set_verification(self, leader: Leader) -> None:
-        if self.configs.brokers:
-            leader.verify(self.configs.of_broker(leader.node, VERIFICATION))
+        leader.verify(self.configs.of_broker(leader.node, VERIFICATION))
 
     def in_sync(self, leader: Leader) -> list[int]:
         """The replicas of a partition that are in sync: all that are not gone."""
@@ -431,7 +428,7 @@ class Cluster:
         """Give a broker, or all of them (``ALL_BROKERS``), configurations, which replace those given before."""
         self.configs.set_broker(broker, values)
         for leader in self.leaders():
-            leader.verify(self.configs.of_broker(leader.node, VERIFICATION))
+            self._set_verification(leader)
         self._note()
 
     def _note(self) -> None:
@@ -458,8 +455,8 @@ class Cluster:
 
     def find(self, topic: str | UUID, number: int) -> Leader | ErrorCode:
         """The leader of a partition, by the topic's name or id, or why there is none."""
-        name = self.names.get(topic) if isinstance(topic, UUID) else topic
-        found = self.topics.get(name) if name is not None else None
+        name = self.names.get(topic, "") if isinstance(topic, UUID) else topic
+        found = self.topics.get(name)
         if found is None:
             return ErrorCode.UNKNOWN_TOPIC_ID if isinstance(topic, UUID) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not 0 <= number < len(found.partitions):
@@ -612,8 +609,7 @@ class Cluster:
 
     def wake(self, leader: Leader) -> None:
         """A partition has changed: try its waiting Fetch requests again."""
-        if leader.watchers:
-            self._woken.update(leader.watchers)
+        self._woken.update(leader.watchers)
 
     def has_room(self) -> bool:
         """Whether partitions may hold more bytes."""
@@ -658,9 +654,12 @@ class Cluster:
             leader.log_start_offset = min(max(started.get(leader.name, 0), each.start), leader.log_end_offset)
             self.transactions.producer_ids.pass_over(batch.producer_id for batch in each.batches)
             found.setdefault(name, {})[number] = (leader, each.batches if name in INTERNAL_TOPICS else [])
-        for name in (self.configs.topics.keys() | self._assigned.keys()) - found.keys():
+        gone = (self.configs.topics.keys() | self._assigned.keys()) - found.keys()
+        for name in gone:
             self.configs.set_topic(name, {})
             self._assigned.pop(name, None)
+        if gone:  # or a later topic of that name has them after the next restart
+            self._note()
         for name, partitions in found.items():
             if sorted(partitions) != list(range(len(partitions))):
                 raise DamagedLog(f"{name}: partitions {sorted(partitions)} are there, and others are missing")

@@ -250,7 +250,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         Kafka: GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid
         """
         current = self.current(follower.member_id)
-        if epoch == JOIN or (epoch == current.epoch and not follower.is_away):
+        if epoch == current.epoch and not follower.is_away:
             return ErrorCode.NONE
         missed = epoch == follower.previous_epoch and owned is not None and owned <= current.assigned
         return ErrorCode.NONE if missed and not follower.is_away else ErrorCode.FENCED_MEMBER_EPOCH

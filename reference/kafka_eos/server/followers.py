@@ -165,7 +165,8 @@ class ConsumerGroups:
             found.classic, found.is_away = None, False
             if self._subscribe(group, found, row):
                 group.raise_epoch()
-            group.reassign(partitions)  # topics may have come or grown
+            if found.pattern is None or found.resolved or group.assigned_epoch < group.epoch:
+                group.reassign(partitions)  # topics may have come or grown
         now = self.groups.cluster.now
         found.expires = now + self.session_ms
         group.reconcile(found, owned, now, begins=epoch == JOIN and found.instance_id is not None)

@@ -399,7 +399,8 @@ class Groups:
             group.protocol_type = row["ProtocolType"]
             group.leader = group.leader or member_id
             self._watch(group, member)
-        self._touch(member)
+        else:
+            self._touch(member)
         joins_stable = group.state is State.STABLE and (changed or member_id == group.leader)
         joins_completing = group.state is State.COMPLETING_REBALANCE and changed
         if group.state is State.EMPTY or joins_stable or joins_completing:
@@ -418,15 +419,11 @@ class Groups:
         Kafka: GroupMetadataManager.classicGroupJoinExistingMember
         """
         name, member_id, instance_id = row["GroupId"], row["MemberId"], row.get("GroupInstanceId")
-        if not name:
-            return ErrorCode.INVALID_GROUP_ID, member_id
         if not MIN_SESSION_MS <= row["SessionTimeoutMs"] <= MAX_SESSION_MS:
             return ErrorCode.INVALID_SESSION_TIMEOUT, member_id
         if member_id and self.classic(name) is None:
             return ErrorCode.UNKNOWN_MEMBER_ID, member_id
         group = self._classic_for(name)
-        if group is None:
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id
         if not self._fits(group, row["ProtocolType"], [(p["Name"], p["Metadata"]) for p in row["Protocols"]]):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id
         if not member_id:
@@ -439,10 +436,8 @@ class Groups:
         is_known = member_id in group.members
         return error or (ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID), member_id
 
-    def _classic_for(self, name: str) -> ClassicGroup | None:
-        """The classic group of this name; None if one of KIP-848 has members.
-
-        If there is neither, a group is made, and written in place of one of KIP-848 without members.
+    def _classic_for(self, name: str) -> ClassicGroup:
+        """The classic group of this name; if there is none, one is made, written in place of an empty one of KIP-848.
 
         Departs from Kafka: a member id that is unknown is refused before. Kafka 4.3 then forgets the group of KIP-848
         although its records stay, so that its epochs begin again, until it is loaded.
@@ -452,8 +447,6 @@ class Groups:
         known = self.known.get(name)
         if isinstance(known, ClassicGroup):
             return known
-        if known is not None and not known.is_empty:
-            return None
         group = self.new(name)
         self.known[name] = group if known is None else group.with_offsets_of(known)
         self._write_group(group)
@@ -568,7 +561,7 @@ class Groups:
 
     def _watch(self, group: ClassicGroup, member: Member) -> None:
         """Remove the member when its session has ended, but not while it waits for an answer."""
-        member.expires = max(member.expires, self.cluster.now + member.session_ms)
+        self._touch(member)
 
         def look() -> None:
             if group.members.get(member.member_id) is not member:
@@ -624,7 +617,6 @@ class Groups:
         group.leader = member_id if leader == old else leader
         restarted.update(row)
         restarted.joins = reply
-        self._touch(restarted)
         self._watch(group, restarted)
         if group.state is State.STABLE and self._choose(group.members.values()) == protocol:
             self._write_group(group)
@@ -652,7 +644,6 @@ class Groups:
         group.protocol = self._choose(group.members.values())
         self._write_group(group)
         for member in group.members.values():
-            self._touch(member)
             self._watch(group, member)
         if rebalance:
             self._prepare_rebalance(group)

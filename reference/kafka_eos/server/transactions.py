@@ -41,6 +41,7 @@ from kafka_eos.machines.transaction_coordinator import (
     forgotten,
     to_mark,
 )
+from kafka_eos.server.consumer_groups import by_topic
 from kafka_eos.server.partitions import Leader
 
 NO_TIMESTAMP = -1
@@ -421,10 +422,6 @@ class Coordinators:
 
 
 def _by_topic(partitions: frozenset[str]) -> tuple[TopicPartitions, ...]:
-    topics: dict[str, list[int]] = {}
-    for name in sorted(partitions):
-        topic, _, number = name.rpartition("-")
-        topics.setdefault(topic, []).append(int(number))
     return tuple(
-        TopicPartitions(topic=topic, partition_ids=tuple(sorted(numbers))) for topic, numbers in topics.items()
+        TopicPartitions(topic=topic, partition_ids=tuple(each)) for topic, each in by_topic(partitions).items()
     )

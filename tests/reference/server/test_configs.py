@@ -1,5 +1,7 @@
 """Configurations of topics and brokers have their effect, and survive a restart."""
 
+import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,12 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import NO_TIMESTAMP, Record, TimestampType, build_batch, decode_batch
-from kafka_eos.server.cluster import Settings
+from kafka_eos.machines.leader import LeaderRules
+from kafka_eos.server.cluster import Limits, Machines, Settings
 from kafka_eos.server.configs import DYNAMIC_BROKER_CONFIGS, READ_ONLY_BROKER_CONFIGS, TOPIC_CONFIGS
 from kafka_eos.server.storage import TOPICS_AND_CONFIGS, DamagedLog, Directory
+from kafka_eos.server.transactions import TransactionSettings
+from kafka_eos.wire.protocol import Message
 
 from .conftest import NOW, Make, Wire
 
@@ -86,7 +91,9 @@ def test_a_batch_as_large_as_its_limit_is_taken_and_one_byte_more_is_not(wire: W
     around = len(build_batch([Record(value=bytes(1_000_000))], base_timestamp=NOW).encode()) - 1_000_000
     for more, error in ((0, E.NONE), (1, E.RECORD_LIST_TOO_LARGE)):
         records = [Record(value=bytes((1 << 20) - around + more))]
-        assert send(wire, "segments", records=records)["ErrorCode"] == error
+        answer = send(wire, "segments", records=records)
+        why = f"Message batch size is {(1 << 20) + 1} bytes, which exceeds the segment's {1 << 20}" if error else None
+        assert (answer["ErrorCode"], answer["ErrorMessage"]) == (error, why)
 
 
 @pytest.mark.parametrize(("version", "error"), [(3, 76), (6, 76), (7, E.NONE), (9, E.NONE)])
@@ -217,6 +224,115 @@ def test_timestamps_are_within_bounds(wire: Wire) -> None:
     )
 
 
+THROTTLED = "a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+INVALID = {  # configurations of a topic, and why the last one is refused    Kafka: ConfigDef, LogConfig.validate
+    ("preallocate", "maybe"): "Expected value to be either true or false",
+    ("flush.ms", "-1"): "Value must be at least 0",
+    ("flush.ms", "1.5"): "Not a number of type LONG",
+    ("compression.lz4.level", "18"): "Value must be no more than 17",
+    ("min.cleanable.dirty.ratio", "half"): "Not a number of type DOUBLE",
+    ("compression.gzip.level", "10"): "Value must be between 1 and 9 or equal to -1",
+    ("message.timestamp.type", "Now"): "String must be one of: CreateTime, LogAppendTime",
+    ("compression.type", "x"): "String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer",
+    ("cleanup.policy", "compact,x,y"): "String must be one of: compact, delete",
+    **{
+        (f"{role}.replication.throttled.replicas", "1:2,*"): f"{role}.replication.throttled.replicas must be the "
+        f"literal '*' or {THROTTLED}"
+        for role in ("leader", "follower")
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "given"), INVALID)
+def test_a_value_that_is_none_is_refused_with_the_reason(name: str, given: str, wire: Wire) -> None:
+    told = {"compact,x,y": "x", "1:2,*": "[1:2, *]"}.get(given, given)
+    assert refusal(wire, TOPIC, "t", {name: given}) == (
+        E.INVALID_CONFIG,
+        f"Invalid value {told} for configuration {name}: {INVALID[name, given]}",
+    )
+
+
+def test_values_are_refused_that_exclude_each_other_or_need_what_is_not_there(wire: Wire) -> None:
+    for values in ({"remote.storage.enable": "false"}, {"leader.replication.throttled.replicas": "0:1,2:3"}):
+        assert refusal(wire, TOPIC, "t", values) == (E.NONE, None)
+    lags = {"min.compaction.lag.ms": "7", "max.compaction.lag.ms": "7"}
+    assert refusal(wire, TOPIC, "t", lags) == (E.NONE, None)
+    assert refusal(wire, TOPIC, "t", lags | {"max.compaction.lag.ms": "6"}) == (
+        E.INVALID_CONFIG,
+        "conflict topic config setting min.compaction.lag.ms (7) > max.compaction.lag.ms (6)",
+    )
+    assert refusal(wire, TOPIC, "t", {"remote.storage.enable": "true"}) == (
+        E.INVALID_CONFIG,
+        "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
+    )
+    assert refusal(wire, TOPIC, "t", {"no.such": "1"}) == (E.INVALID_CONFIG, "Unknown topic config name: no.such")
+
+
+def refusal(wire: Wire, kind: int, name: str, values: Mapping[str, str | None], node: int = 1) -> tuple[int, str]:
+    """Why AlterConfigs refuses values of a resource, and that all that it names comes back."""
+    configs = [{"Name": key, "Value": text} for key, text in values.items()]
+    resource = {"ResourceType": kind, "ResourceName": name}
+    [row] = wire.ask("AlterConfigs", 2, node, Resources=[resource | {"Configs": configs}])["Responses"]
+    assert resource.items() <= row.items()
+    return row["ErrorCode"], row["ErrorMessage"]
+
+
+def test_what_has_no_configurations_to_alter_is_refused_with_the_reason(make: Make) -> None:
+    """Kafka: ConfigAdminManager, ConfigurationControlManager, DynamicBrokerConfig."""
+    wire = make(2)
+    size = {"message.max.bytes": "2000"}
+    expected: dict[tuple[int, str], tuple[int, str | None]] = {
+        (TOPIC, ""): (E.INVALID_REQUEST, "Default topic resources are not allowed."),
+        (TOPIC, "no"): (E.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'no' does not exist."),
+        (TOPIC, "."): (E.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '.' is not allowed"),
+        (BROKER, "2"): (E.INVALID_REQUEST, "Unexpected broker id, expected 1, but received 2"),
+        (BROKER, "one"): (E.INVALID_REQUEST, "Node id must be an integer, but it is: one"),
+        (BROKER, "²"): (E.INVALID_REQUEST, "Node id must be an integer, but it is: ²"),
+        (LOGGER, "1"): (E.INVALID_REQUEST, "Unknown resource type 8"),
+        (BROKER, "1"): (E.NONE, None),
+        (BROKER, ""): (E.NONE, None),
+    }
+    assert {each: refusal(wire, *each, size) for each in expected} == expected
+    broker: dict[tuple[str, str], str] = {
+        ("num.partitions", "2"): "Cannot update these configs dynamically: [num.partitions, node.id]",
+        ("message.max.bytes", "x"): "Invalid value x for configuration message.max.bytes: Not a number of type INT",
+    }
+    for (key, text), why in broker.items():
+        values = {key: text, **({"node.id": "1"} if key == "num.partitions" else {})}
+        assert refusal(wire, BROKER, "1", values) == (E.INVALID_REQUEST, why)
+    lacking: dict[str, str | None] = {"flush.ms": None, "retention.ms": "1", "segment.ms": None}
+    assert refusal(wire, BROKER, "1", lacking) == (
+        E.INVALID_REQUEST,
+        "Null value not supported for : flush.ms,segment.ms",
+    )
+
+
+def test_a_resource_and_a_name_are_altered_once_by_a_known_operation_or_not_at_all(wire: Wire) -> None:
+    """Kafka: ConfigAdminManager.preprocess, ConfigurationControlManager.incrementalAlterConfigResource."""
+
+    def ask(*resources: Message, **more: bool) -> list[tuple[int, str]]:
+        rows = [{"ResourceType": TOPIC, "ResourceName": "t"} | each for each in resources]
+        answer = wire.ask("IncrementalAlterConfigs", 1, Resources=rows, **more)["Responses"]
+        return [(row["ErrorCode"], row["ErrorMessage"]) for row in answer]
+
+    def change(name: str = "flush.ms", operation: int = 0, text: str | None = "7") -> Message:
+        return {"Name": name, "ConfigOperation": operation, "Value": text}
+
+    once = (E.INVALID_REQUEST, "Each resource must appear at most once.")
+    other = {"ResourceType": BROKER, "ResourceName": "1", "Configs": []}
+    assert ask({"Configs": [change()]}, other, {"Configs": []}) == [once, (E.NONE, None), once]
+    assert ask({"Configs": [change(), change(text="8")]}) == [(E.INVALID_REQUEST, "Error due to duplicate config keys")]
+    assert ask({"Configs": [change(), change("retention.ms", 4)]})[0][0] == E.UNKNOWN_SERVER_ERROR
+    for operation, verb in ((2, "APPEND"), (3, "SUBTRACT")):
+        why = f"Can't {verb} to key flush.ms because its type is not LIST."
+        assert ask({"Configs": [change(operation=operation)]}) == [(E.INVALID_CONFIG, why)]
+    assert ask({"Configs": [change(), change("retention.ms", 0, None)]})[0][0] == E.INVALID_REQUEST
+    assert ask({"Configs": [change()]}, ValidateOnly=True) == [(E.NONE, None)]
+    assert value(wire, TOPIC, "t", "flush.ms")[1] == 5, "nothing was altered"
+    assert ask({"Configs": [change(), change("retention.ms", 1, None)]}) == [(E.NONE, None)]
+    assert value(wire, TOPIC, "t", "flush.ms") == ("7", 1)
+
+
 def test_what_is_stored_has_the_compression_of_its_topic(wire: Wire) -> None:
     create(wire, compression_type="zstd")
     records = [Record(value=b"x" * 1000, offset_delta=delta) for delta in range(3)]
@@ -277,10 +393,13 @@ def test_too_few_replicas_in_sync_take_no_batch_that_all_have_to_acknowledge(mak
     wire = make(3)
     create(wire, factor=3, min_insync_replicas="3")
     create(wire, "alone", min_insync_replicas="2")
+    create(wire, "two", factor=3, min_insync_replicas="2")
     assert send(wire)["ErrorCode"] == send(wire, "alone")["ErrorCode"] == E.NONE
     wire.cluster.crash(2, NOW + 1000)
-    assert send(wire)["ErrorCode"] == E.NOT_ENOUGH_REPLICAS
-    assert send(wire, acks=1)["ErrorCode"] == E.NONE
+    refused = send(wire)
+    why = "2 replica(s) of n-0 are in sync, and 3 have to be"
+    assert (refused["ErrorCode"], refused["ErrorMessage"]) == (E.NOT_ENOUGH_REPLICAS, why)
+    assert send(wire, acks=1)["ErrorCode"] == send(wire, "two")["ErrorCode"] == E.NONE
     part = wire.ask("Metadata", 12, Topics=[{"Name": "n"}])["Topics"][0]["Partitions"][0]
     assert (part["IsrNodes"], part["OfflineReplicas"]) == ([1, 3], [2])
     wire.wait(1000)
@@ -359,6 +478,90 @@ def test_a_broker_can_be_told_not_to_verify_transactions_of_version_1(wire: Wire
     assert wire.produce(producer=producer, sequence=0, transactional_id="x") == (E.NONE, 0)
 
 
+def test_a_broker_that_was_told_not_to_verify_does_not_whatever_it_leads(make: Make, tmp_path: Path) -> None:
+    wire = make(2, storage=Directory(tmp_path))
+    assert alter(wire, BROKER, "2", node=2, transaction_partition_verification_enable="false") == E.NONE
+    wire.topic("u", 2)
+    _, *who = wire.init()
+
+    def refused(wire: Wire, node: int) -> bool:
+        given = {"producer": (who[0], who[1]), "transactional_id": "x", "node": node}
+        number = next(part.partition for part in wire.cluster.topics["u"].partitions if part.node == node)
+        error, offset = wire.produce("u", partition=number, sequence=0, **given)  # type: ignore[arg-type]
+        assert (error, offset) in {(E.NONE, 0), (E.INVALID_TXN_STATE, -1)}
+        return error != E.NONE
+
+    assert [refused(wire, node) for node in (1, 2)] == [True, False], "it led the partition from the beginning"
+    again = make(2, storage=Directory(tmp_path))
+    again.cluster.move_leader("u", 1, 1)
+    again.cluster.move_leader("u", 0, 2)
+    assert not refused(again, 2), "it has been made the leader"
+
+
+@pytest.mark.parametrize("own", [{"flush_ms": "7"}, {"factor": 2}])
+def test_what_a_topic_was_made_with_is_there_after_a_restart(make: Make, tmp_path: Path, own: dict[str, Any]) -> None:
+    for run in range(2):
+        wire = make(2, storage=Directory(tmp_path))
+        if not run:
+            create(wire, **own)
+        assert value(wire, TOPIC, "n", "flush.ms")[0] == own.get("flush_ms", str(LARGEST))
+        [topic] = wire.ask("Metadata", 12, Topics=[{"Name": "n"}])["Topics"]
+        assert [part["ReplicaNodes"] for part in topic["Partitions"]] == [[1, 2][: own.get("factor", 1)]]
+
+
+def test_the_partitions_of_a_broker_that_crashes_go_to_a_replica_or_the_next_broker_or_where_it_is_said(
+    make: Make,
+) -> None:
+    def leaders(wire: Wire) -> list[int]:
+        [topic] = wire.ask("Metadata", 12, Topics=[{"Name": "n"}])["Topics"]
+        return [part["LeaderId"] for part in topic["Partitions"]]
+
+    for node, to, expected in ((1, None, [2, 2, 3, 2]), (2, None, [1, 3, 3, 1]), (3, None, [1, 2, 1, 1])):
+        wire = make(3)
+        create(wire, partitions=4)
+        wire.cluster.crash(node, NOW + 1_000, to)
+        assert leaders(wire) == expected
+    wire = make(3)
+    create(wire, partitions=4)
+    wire.cluster.crash(1, NOW + 1_000, 3)
+    assert leaders(wire) == [3, 2, 3, 3]
+    wire.cluster.crash(2, NOW + 1_000)
+    wire.cluster.crash(3, NOW + 1_000)
+    assert leaders(wire) == [3] * 4, "nobody else is there"
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TOPIC, "n"), (BROKER, "")])
+def test_an_alteration_alone_is_there_after_a_restart(make: Make, tmp_path: Path, kind: int, name: str) -> None:
+    wire = make(storage=Directory(tmp_path))
+    create(wire)
+    key = {TOPIC: "segment_ms", BROKER: "log_roll_ms"}[kind]
+    for text in ("5000", None):
+        assert alter(wire, kind, name, **{key: text}) == E.NONE
+        wire = make(storage=Directory(tmp_path))
+        assert value(wire, TOPIC, "n", "segment.ms")[0] == (text or "604800000")
+
+
+def test_what_was_noted_of_a_topic_that_is_gone_is_forgotten(make: Make, tmp_path: Path) -> None:
+    """As when the process ends between the deletion of a topic's files and the note of it."""
+    wire = make(2, storage=Directory(tmp_path))
+    create(wire, flush_ms="7", factor=2)
+    wire.cluster.close()
+    shutil.rmtree(tmp_path / "n-0")
+    again = make(2, storage=Directory(tmp_path))
+    create(again)
+    for wire in (again, make(2, storage=Directory(tmp_path))):
+        assert value(wire, TOPIC, "n", "flush.ms")[1] == 5
+        [topic] = wire.ask("Metadata", 12, Topics=[{"Name": "n"}])["Topics"]
+        assert [part["ReplicaNodes"] for part in topic["Partitions"]] == [[1]]
+
+
+def test_a_topic_that_lacks_a_partition_is_damage(make: Make, tmp_path: Path) -> None:
+    create(make(storage=Directory(tmp_path)), partitions=3)
+    shutil.rmtree(tmp_path / "n-1")
+    with pytest.raises(DamagedLog, match=r"^n: partitions \[0, 2\] are there, and others are missing$"):
+        make(storage=Directory(tmp_path))
+
+
 def test_a_broker_can_be_told_when_to_forget_producers(wire: Wire) -> None:
     leader = wire.cluster.topics["t"].partitions[0]
     _, *who = wire.init(None)
@@ -390,6 +593,65 @@ def test_what_a_broker_was_started_with_is_told(make: Make) -> None:
     assert value(wire, BROKER, "1", "num.partitions") == ("3", 4)
     assert value(wire, BROKER, "1", "message.max.bytes") == ("1048588", 5)
     assert value(wire, BROKER, "1", "node.id") == ("1", 4)
+
+
+def test_a_configuration_is_described_with_all_that_is_known_of_it(make: Make) -> None:
+    """Kafka: ConfigHelper; what it knows of a configuration and does not tell here is its documentation."""
+    wire = make(2)
+    create(wire, preallocate="true")
+    for broker, size in (("", "2000"), ("1", "3000")):
+        assert alter(wire, BROKER, broker, message_max_bytes=size) == E.NONE
+
+    def told(kind: int, name: str, key: str, *, synonyms: bool = True) -> Message:
+        resource = {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": [key]}
+        [row] = wire.ask("DescribeConfigs", 4, Resources=[resource], IncludeSynonyms=synonyms)["Results"]
+        [config] = row.pop("Configs")
+        assert row == {"ErrorCode": E.NONE, "ErrorMessage": "", "ResourceType": kind, "ResourceName": name}
+        return dict(config)
+
+    sizes = [("message.max.bytes", "3000", 2), ("message.max.bytes", "2000", 3), ("message.max.bytes", "1048588", 5)]
+    own = [{"Name": name, "Value": text, "Source": source} for name, text, source in sizes]
+    common = {"ReadOnly": False, "IsSensitive": False, "Documentation": None, "ConfigType": 3}
+    for kind, name, key in ((TOPIC, "n", "max.message.bytes"), (BROKER, "1", "message.max.bytes")):
+        expected = common | {"Name": key, "Value": "3000", "ConfigSource": 2}
+        assert told(kind, name, key) == expected | {"Synonyms": own}
+        assert told(kind, name, key, synonyms=False) == expected | {"Synonyms": []}
+    assert told(TOPIC, "n", "preallocate") == common | {
+        "Name": "preallocate",
+        "Value": "true",
+        "ConfigSource": 1,
+        "ConfigType": 1,
+        "Synonyms": [
+            {"Name": "preallocate", "Value": "true", "Source": 1},
+            {"Name": "log.preallocate", "Value": "false", "Source": 5},
+        ],
+    }
+    assert told(BROKER, "1", "node.id") == common | {
+        "Name": "node.id",
+        "Value": "1",
+        "ConfigSource": 4,
+        "ReadOnly": True,
+        "Synonyms": [
+            {"Name": "node.id", "Value": "1", "Source": 4},
+            {"Name": "node.id", "Value": "-1", "Source": 5},
+        ],
+    }
+
+
+def test_what_has_no_configurations_to_describe_is_told_with_the_reason(make: Make) -> None:
+    wire = make(2)
+    expected: dict[tuple[int, str], tuple[int, str]] = {
+        (TOPIC, "no"): (E.UNKNOWN_TOPIC_OR_PARTITION, ""),
+        (TOPIC, "."): (E.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '.' is not allowed"),
+        (BROKER, "2"): (E.INVALID_REQUEST, "Unexpected broker id, expected 1 or empty string, but received 2"),
+        (BROKER, "x"): (E.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
+        (LOGGER, "1"): (E.INVALID_REQUEST, "resources of type 8 have no configurations here"),
+    }
+    asked = [{"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": None} for kind, name in expected]
+    rows = wire.ask("DescribeConfigs", 4, Resources=asked)["Results"]
+    found = {(row["ResourceType"], row["ResourceName"]): (row["ErrorCode"], row["ErrorMessage"]) for row in rows}
+    assert found == expected
+    assert [row["Configs"] for row in rows] == [[]] * len(rows)
 
 
 def test_only_topics_and_brokers_have_configurations(wire: Wire) -> None:
@@ -482,6 +744,30 @@ def test_a_broker_tells_the_settings_with_which_it_was_started(make: Make) -> No
         "connections.max.idle.ms": "600000",
     }
     assert {name: value(wire, BROKER, "1", name)[0] for name in expected} == expected
+    other = Settings(
+        limits=Limits(idle_ms=1, fetch_bytes=2_000, members=3, batch_bytes=4_000, frame_bytes=5_000),
+        transactions=TransactionSettings(max_timeout_ms=6_000, id_expiration_ms=7_000),
+        group_initial_delay_ms=8,
+        consumer_session_ms=9_000,
+        producer_id_expiration_ms=10_000,
+    )
+    wire = make(settings=other, machines=Machines(leaders=LeaderRules(verification=False)))
+    expected = {
+        "connections.max.idle.ms": "1",
+        "fetch.max.bytes": "2000",
+        "group.max.size": "3",
+        "message.max.bytes": "4000",
+        "socket.request.max.bytes": "5000",
+        "transaction.max.timeout.ms": "6000",
+        "transactional.id.expiration.ms": "7000",
+        "group.initial.rebalance.delay.ms": "8",
+        "group.consumer.session.timeout.ms": "9000",
+        "producer.id.expiration.ms": "10000",
+        "transaction.partition.verification.enable": "false",
+    }
+    assert {name: value(wire, BROKER, "1", name) for name in expected} == {
+        name: (text, 4) for name, text in expected.items()
+    }
     without = make(settings=Settings(default_partitions=0))
     assert value(without, BROKER, "1", "auto.create.topics.enable")[0] == "false"
     assert value(without, BROKER, "1", "num.partitions")[0] == "1"

@@ -14,7 +14,7 @@ from kafka_eos.server.consumer_groups import Follower, assigned, ranges
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.mutants.rules import mutated
 
-from .conftest import Make, Wire
+from .conftest import Make, Wire, errors_in
 
 E = ErrorCode
 Parts = set[int] | None
@@ -58,6 +58,14 @@ def test_the_only_member_gets_every_partition_at_once_and_is_told_once_unless_it
     assert parts(beat(wire, "a", 2)) is None
     whole = beat(wire, "a", 2, {0, 1, 2, 3}, SubscribedTopicNames=["t"], RebalanceTimeoutMs=5_000)
     assert parts(whole) == {0, 1, 2, 3}, "who says everything is told everything"
+    everything = {"SubscribedTopicNames": ["t"], "RebalanceTimeoutMs": 5_000}
+    for lacking in everything:
+        assert (
+            parts(beat(wire, "a", 2, {0, 1, 2, 3}, **{n: each for n, each in everything.items() if n != lacking}))
+            is None
+        )
+    assert parts(beat(wire, "a", 2, None, **everything)) is None
+    assert parts(beat(wire, "a", 0)) == {0, 1, 2, 3}, "who joins again is told"
 
 
 def test_partitions_are_given_when_they_were_given_up(wire: Wire) -> None:
@@ -71,7 +79,14 @@ def test_partitions_are_given_when_they_were_given_up(wire: Wire) -> None:
     assert (silent["ErrorCode"], silent["MemberEpoch"], parts(silent)) == (E.NONE, 2, None)
     assert parts(beat(wire, "b", 3)) is None  # not yet
     assert beat(wire, "a", 2, kept)["MemberEpoch"] == 3
+    listed = [wire.ask("ListGroups", 5)["Groups"][0]["GroupState"]]
     given = beat(wire, "b", 3)
+    listed += [wire.ask("ListGroups", 5)["Groups"][0]["GroupState"]]
+    wire.topic("s")
+    beat(wire, "c", 0, SubscribedTopicNames=["s"])  # which changes nothing for the others but the epoch
+    listed += [wire.ask("ListGroups", 5)["Groups"][0]["GroupState"]]
+    assert listed == ["Reconciling", "Stable", "Reconciling"]
+    assert (beat(wire, "a", 3)["MemberEpoch"], beat(wire, "b", 3)["MemberEpoch"]) == (4, 4)
     assert parts(given) == {0, 1, 2, 3} - (kept or set())
     described = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g", "h"])["Groups"]
     assert [(group["GroupState"], group["ErrorCode"]) for group in described] == [
@@ -130,6 +145,16 @@ def test_a_member_that_is_silent_or_does_not_give_up_is_removed(wire: Wire) -> N
     assert beat(wire, "b", row["MemberEpoch"])["ErrorCode"] == E.UNKNOWN_MEMBER_ID
 
 
+def test_an_operator_says_how_often_members_are_to_be_heard_of_and_how_long_they_may_be_silent(make: Make) -> None:
+    wire = make(settings=Settings(consumer_heartbeat_ms=700, consumer_session_ms=2_000))
+    wire.topic()
+    row = beat(wire, "a", 0)
+    assert row["HeartbeatIntervalMs"] == 700
+    for milliseconds, error in ((1_999, E.NONE), (2_000, E.UNKNOWN_MEMBER_ID)):
+        wire.wait(milliseconds)
+        assert beat(wire, "a", 2)["ErrorCode"] == error
+
+
 def test_a_member_that_may_take_no_time_to_give_up_is_removed_before_one_that_may(make: Make) -> None:
     """Kafka: ConsumerGroupMember.Builder.maybeUpdateRebalanceTimeoutMs takes any timeout but -1."""
     for later, removed in (({}, False), ({"RebalanceTimeoutMs": -1}, False), ({"RebalanceTimeoutMs": 0}, True)):
@@ -143,6 +168,7 @@ def test_a_member_that_may_take_no_time_to_give_up_is_removed_before_one_that_ma
 
 
 def test_topics_may_be_subscribed_to_by_a_pattern_and_come_later(wire: Wire) -> None:
+    wire.topic("u", 6)
     row = beat(wire, "a", 0, SubscribedTopicNames=[], SubscribedTopicRegex="t.*")
     assert (row["MemberEpoch"], parts(row)) == (1, set())  # a pattern is resolved later
     wire.wait(1)
@@ -165,6 +191,125 @@ def test_a_pattern_is_resolved_at_once_for_who_comes_second_with_it(wire: Wire) 
     wire.wait(1)
     row = beat(wire, "c", epoch)
     assert (row["MemberEpoch"], parts(row)) == (epoch + 1, {0})
+
+
+def test_a_member_keeps_what_it_has_until_its_new_pattern_is_resolved(wire: Wire) -> None:
+    """Kafka: GroupMetadataManager.maybeUpdateRegularExpressions, which raises no epoch before."""
+    wire.topic("u", 1)
+    beat(wire, "a", 0, SubscribedTopicNames=[], SubscribedTopicRegex="t.*")
+    wire.wait(1)
+    assert parts(beat(wire, "a", 1)) == {0, 1, 2, 3}
+    row = beat(wire, "a", 2, SubscribedTopicRegex="u.*")
+    assert (row["MemberEpoch"], parts(row)) == (2, None)
+    [group] = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g"])["Groups"]
+    assert (group["GroupState"], group["GroupEpoch"], group["AssignmentEpoch"]) == ("Stable", 2, 2)
+    wire.wait(1)
+    row = beat(wire, "a", 2)
+    assert (row["MemberEpoch"], parts(row)) == (2, set())
+    row = beat(wire, "a", 2, set())
+    names = [topic["TopicId"] for topic in row["Assignment"]["TopicPartitions"]]
+    assert (row["MemberEpoch"], names) == (3, [wire.cluster.topics["u"].topic_id])
+
+
+def test_a_group_of_consumers_and_its_members_are_told_whole(wire: Wire) -> None:
+    """Kafka: ConsumerGroupHeartbeatResponse, ConsumerGroupDescribeResponse, ListGroupsResponse."""
+    topic = wire.cluster.topics["t"].topic_id
+    joined = beat(wire, "a", 0, InstanceId="i", RackId="r")
+    assigned = {"TopicPartitions": [{"TopicId": topic, "Partitions": [0, 1, 2, 3]}]}
+    assert joined == {
+        "ThrottleTimeMs": 0,
+        "ErrorCode": E.NONE,
+        "ErrorMessage": None,
+        "MemberId": "a",
+        "MemberEpoch": 2,
+        "HeartbeatIntervalMs": 1_000,
+        "Assignment": assigned,
+    }
+    beat(wire, "b", 0, SubscribedTopicNames=["t", "s"], SubscribedTopicRegex="x.*", ServerAssignor="range")
+    beat(wire, "a", 2, {0, 1, 2, 3}, InstanceId="i")
+
+    def told(*numbers: int) -> Message:
+        row = {"TopicId": topic, "TopicName": "t", "Partitions": list(numbers)}
+        return {"TopicPartitions": [row] if numbers else []}
+
+    client = {"ClientId": "client", "ClientHost": "/127.0.0.1", "MemberType": 1}
+    group = {
+        "ErrorCode": E.NONE,
+        "ErrorMessage": None,
+        "GroupId": "g",
+        "GroupState": "Reconciling",
+        "GroupEpoch": 3,
+        "AssignmentEpoch": 3,
+        "AssignorName": "range",
+        "AuthorizedOperations": -(1 << 31),
+    }
+    first = {
+        "MemberId": "a",
+        "InstanceId": "i",
+        "RackId": "r",
+        "MemberEpoch": 2,
+        "SubscribedTopicNames": ["t"],
+        "SubscribedTopicRegex": "",
+        "Assignment": told(0, 1, 2, 3),
+        "TargetAssignment": told(0, 1),
+    }
+    second = {
+        "MemberId": "b",
+        "InstanceId": None,
+        "RackId": None,
+        "MemberEpoch": 3,
+        "SubscribedTopicNames": ["s", "t"],
+        "SubscribedTopicRegex": "x.*",
+        "Assignment": told(),
+        "TargetAssignment": told(2, 3),
+    }
+    for asked, operations in ((False, -(1 << 31)), (True, 3400)):
+        answer = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g"], IncludeAuthorizedOperations=asked)
+        expected = group | {"AuthorizedOperations": operations, "Members": [client | first, client | second]}
+        assert answer == {"ThrottleTimeMs": 0, "Groups": [expected]}
+    nothing = {"GroupState": "", "AssignorName": "", "Members": [], "GroupEpoch": 0, "AssignmentEpoch": 0}
+    for name, error in (("h", E.GROUP_ID_NOT_FOUND), ("", E.INVALID_GROUP_ID)):
+        [row] = wire.ask("ConsumerGroupDescribe", 1, GroupIds=[name])["Groups"]
+        assert row == group | nothing | {"GroupId": name, "ErrorCode": error}
+    listed = {"GroupId": "g", "ProtocolType": "consumer", "GroupState": "Reconciling", "GroupType": "consumer"}
+    for row, found in (
+        ({}, [listed]),
+        ({"StatesFilter": ["reconciling"], "TypesFilter": ["Consumer"]}, [listed]),
+        ({"StatesFilter": ["Stable"]}, []),
+        ({"TypesFilter": ["classic"]}, []),
+    ):
+        assert wire.ask("ListGroups", 5, **row) == {"ThrottleTimeMs": 0, "ErrorCode": E.NONE, "Groups": found}
+    assert beat(wire, "a", -2, InstanceId="i")["MemberEpoch"] == -2
+    [away] = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g"])["Groups"]
+    assert [member["MemberEpoch"] for member in away["Members"]] == [-2, 3]
+    left = beat(wire, "b", -1)
+    assert (left["MemberId"], left["MemberEpoch"], left["HeartbeatIntervalMs"]) == ("b", -1, 0)
+
+
+def test_the_groups_of_another_broker_are_not_told(make: Make) -> None:
+    wire = make(2)
+    wire.topic()
+    names = {wire.cluster.offsets_partition(name).node: name for name in "abcdefgh"}
+    for node, name in names.items():
+        row = {"GroupId": name, "MemberId": "m", "SubscribedTopicNames": ["t"], "RebalanceTimeoutMs": 5_000}
+        row |= {"MemberEpoch": 0, "TopicPartitions": []}
+        told = [wire.ask("ConsumerGroupHeartbeat", 1, each, **row)["ErrorCode"] for each in (3 - node, node)]
+        assert told == [E.NOT_COORDINATOR, E.NONE]
+    requests: list[tuple[str, int, Message]] = [
+        ("ConsumerGroupDescribe", 1, {"GroupIds": [names[2]]}),
+        ("DescribeGroups", 5, {"Groups": [names[2]]}),
+        ("DeleteGroups", 2, {"GroupsNames": [names[2]]}),
+        ("OffsetDelete", 0, {"GroupId": names[2], "Topics": []}),
+        ("OffsetFetch", 8, {"Groups": [{"GroupId": names[2], "Topics": None}]}),
+        ("JoinGroup", 5, {"GroupId": names[2], "SessionTimeoutMs": 6_000, "Protocols": []}),
+        ("SyncGroup", 4, {"GroupId": names[2], "Assignments": []}),
+        ("Heartbeat", 3, {"GroupId": names[2]}),
+        ("LeaveGroup", 3, {"GroupId": names[2], "Members": []}),
+    ]
+    for api, version, asked in requests:
+        assert max(errors_in(wire.ask(api, version, **asked))) == E.NOT_COORDINATOR, api
+    for node, name in names.items():
+        assert [row["GroupId"] for row in wire.ask("ListGroups", 5, node)["Groups"]] == [name]
 
 
 def test_a_pattern_that_is_dropped_before_it_is_resolved_makes_a_new_epoch_at_once(wire: Wire) -> None:
@@ -517,6 +662,27 @@ def test_after_a_member_has_left_the_next_heartbeat_assigns(wire: Wire) -> None:
     assert (row["MemberEpoch"], parts(row)) == (4, None)  # it never gave up anything
     [group] = wire.ask("ListGroups", 5)["Groups"]
     assert group["GroupState"] == "Stable"
+
+
+def test_a_member_without_an_id_is_given_one_in_version_0(wire: Wire) -> None:
+    row = {"GroupId": "g", "MemberId": "", "MemberEpoch": 0, "SubscribedTopicNames": ["t"]}
+    answer = wire.ask("ConsumerGroupHeartbeat", 0, **row, RebalanceTimeoutMs=5_000, TopicPartitions=[])
+    assert len(answer["MemberId"]) == 36
+
+
+def test_offsets_are_told_to_members_with_their_epoch_and_to_who_is_none(wire: Wire) -> None:
+    """Kafka: ConsumerGroup.validateOffsetFetch."""
+    beat(wire, "a", 0)
+    asked = {"GroupId": "g", "Topics": [{"Name": "t", "PartitionIndexes": [0]}]}
+    found = {}
+    for who in (("a", 2), ("a", 1), ("a", -1), ("b", 2), (None, 2), (None, -1)):
+        [group] = wire.ask("OffsetFetch", 9, Groups=[asked | {"MemberId": who[0], "MemberEpoch": who[1]}])["Groups"]
+        found[who] = group["ErrorCode"]
+    stale, unknown = E.STALE_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID
+    expected = {("a", 2): E.NONE, ("a", 1): stale, ("a", -1): stale, ("b", 2): unknown, (None, 2): unknown}
+    assert found == expected | {(None, -1): E.NONE}
+    beat(wire, "a", -1)
+    assert [commit(wire, "a", 2), commit(wire, "", -1)] == [unknown, E.NONE], "of an empty group"
 
 
 def test_old_versions_of_offset_commit_are_for_members_of_the_classic_protocol(wire: Wire) -> None:

@@ -29,6 +29,22 @@ from .conftest import errors_in, sample
 
 CODEC = served_codec()
 TOPIC_ID = UUID(int=7)
+OPTIONS: dict[str, tuple[str, str]] = {  # of each fault, what it may have and what it must have
+    "drop-answer": ("", ""),
+    "withhold": ("", ""),
+    "close": ("", ""),
+    "delay": ("seconds", "seconds"),
+    "repeat": ("seconds", ""),
+    "overtake": ("seconds", "seconds"),
+    "error": ("error", "error api"),
+    "move-leader": ("to when", ""),
+    "move-coordinator": ("to when", ""),
+    "time-out-transaction": ("when", ""),
+    "delay-markers": ("seconds when", "seconds"),
+    "kill-broker": ("seconds to when", "seconds"),
+    "restart": ("when", ""),
+    "advance-clock": ("seconds when", "seconds"),
+}
 PLAN = """
 [[fault]]
 do = "drop-answer"
@@ -67,30 +83,74 @@ def test_a_plan_is_read() -> None:
     ("text", "said"),
     [
         ("[[fault]]\ndo = drop", "plan.toml: no TOML: Invalid value (at line 2, column 6)"),
-        ("[fault]\ndo = 'close'", "plan.toml: expected one table [[fault]] or more"),
-        ("", "plan.toml: expected one table [[fault]] or more"),
+        ("[fault]\ndo = 'close'", 'plan.toml: expected one table [[fault]] or more, each with do = "…"'),
+        ("", 'plan.toml: expected one table [[fault]] or more, each with do = "…"'),
         ("[[rule]]\ndo = 'close'", "plan.toml: unknown table 'rule'; each rule is a table [[fault]]"),
-        ("\n[[fault]]\ndo = 'drop'", "plan.toml:2: fault 1: do = 'drop'; expected one of drop-answer, withhold"),
-        (PLAN + "nht = 1", "plan.toml:8: fault 2: unknown key 'nht' of kill-broker; it may have api, at-most"),
-        ("fault = [{do = 'close'}, {do = 'drop'}]", "plan.toml: fault 2: do = 'drop'; expected one of drop-answer"),
-        ("[[fault]]\ndo = 'close'\nseconds = 1", "plan.toml:1: fault 1: unknown key 'seconds' of close"),
+        ("\n[[fault]]\ndo = 'drop'", f"plan.toml:2: fault 1: do = 'drop'; expected one of {', '.join(OPTIONS)}"),
+        (
+            PLAN + "nht = 1",
+            "plan.toml:8: fault 2: unknown key 'nht' of kill-broker; it may have api, at-most, broker, chance, client, "
+            "do, group, nth, seconds, to, topic, transactional-id, when",
+        ),
+        (
+            "fault = [{do = 'close'}, {do = 'drop'}]",
+            f"plan.toml: fault 2: do = 'drop'; expected one of {', '.join(OPTIONS)}",
+        ),
+        (
+            "[[fault]]\ndo = 'close'\nseconds = 1",
+            "plan.toml:1: fault 1: unknown key 'seconds' of close; it may have api, at-most, broker, chance, client, "
+            "do, group, nth, topic, transactional-id",
+        ),
         ("[[fault]]\ndo = 'delay'", "plan.toml:1: fault 1: delay needs 'seconds': seconds, 0 or more"),
-        ("[[fault]]\ndo = 'close'\napi = 'Prodcue'", "api = 'Prodcue'; expected the name of an API that is served"),
-        ("[[fault]]\ndo = 'close'\nnth = 0", "nth = 0; expected which of the matching requests, from 1 on"),
-        ("[[fault]]\ndo = 'close'\nnth = []", "nth = []; expected which"),
+        (
+            "[[fault]]\ndo = 'close'\napi = 'Prodcue'",
+            'api = \'Prodcue\'; expected the name of an API that is served, such as "Produce" or "EndTxn"',
+        ),
+        (
+            "[[fault]]\ndo = 'close'\nnth = 0",
+            "nth = 0; expected which of the matching requests, from 1 on: a number or a list of them",
+        ),
+        (
+            "[[fault]]\ndo = 'close'\nnth = []",
+            "nth = []; expected which of the matching requests, from 1 on: a number or a list of them",
+        ),
         ("[[fault]]\ndo = 'close'\nchance = 2", "chance = 2; expected a probability from 0 to 1"),
         ("[[fault]]\ndo = 'close'\nchance = -0.1", "chance = -0.1; expected a probability from 0 to 1"),
-        ("[[fault]]\ndo = 'close'\ntopic = {a = 1}", "topic = {'a': 1}; expected a topic"),
+        (
+            "[[fault]]\ndo = 'close'\ntopic = {a = 1}",
+            "topic = {'a': 1}; expected a topic, or a pattern such as \"out*\"",
+        ),
         ("[[fault]]\ndo = 'delay'\nseconds = true", "seconds = True; expected seconds, 0 or more"),
-        ("[[fault]]\ndo = 'error'\napi = 'Fetch'\nerror = 'NONE'", "expected the name of an error code"),
-        ("[[fault]]\ndo = 'error'\napi = 'Metadata'\nerror = 'NOT_COORDINATOR'", "no answer that is only an error"),
-        ("[[fault]]\ndo = 'restart'\nwhen = 'now'", 'expected "before" or "after"'),
+        (
+            "[[fault]]\ndo = 'error'\napi = 'Fetch'\nerror = 'NONE'",
+            'expected the name of an error code, such as "NOT_LEADER_OR_FOLLOWER"',
+        ),
+        (
+            "[[fault]]\ndo = 'error'\napi = 'Metadata'\nerror = 'NOT_COORDINATOR'",
+            "has no answer that is only an error; choose another one",
+        ),
+        ("[[fault]]\ndo = 'restart'\nwhen = 'now'", 'expected "before" or "after" the request is handled'),
     ],
 )
 def test_a_plan_that_cannot_be_used_says_where_and_what_to_do(text: str, said: str) -> None:
     with pytest.raises(MalformedPlan) as caught:
         read_plan(text, "plan.toml")
-    assert said in str(caught.value)
+    assert str(caught.value).endswith(said)
+
+
+@pytest.mark.parametrize("fault", OPTIONS)
+def test_a_fault_has_the_options_that_it_needs_and_no_others(fault: str) -> None:
+    selecting = {"do", "api", "at-most", "broker", "chance", "client", "group", "nth", "topic", "transactional-id"}
+    may, must = (set(options.split()) for options in OPTIONS[fault])
+    with pytest.raises(MalformedPlan) as caught:
+        rule_of({"do": fault, "x": 1}, "here")
+    assert str(caught.value).rpartition(" may have ")[2] == ", ".join(sorted(selecting | may))
+    values = {"seconds": 1, "to": 1, "when": "before", "error": "NOT_COORDINATOR", "api": "EndTxn"}
+    given = {key: values[key] for key in must}
+    assert rule_of({"do": fault, **given}, "here").fault == fault
+    for key in must:
+        with pytest.raises(MalformedPlan, match=f"here: {fault} needs '{key}': "):
+            rule_of({"do": fault, **{name: each for name, each in given.items() if name != key}}, "here")
 
 
 # --- which requests --------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def named(wire: Wire) -> str:
     """The id that a new member gets."""
     row = join(wire)
     assert row is not None
-    assert row["ErrorCode"] == E.MEMBER_ID_REQUIRED
+    assert (row["ErrorCode"], row["MemberId"].partition("-")[0]) == (E.MEMBER_ID_REQUIRED, "client")
     return str(row["MemberId"])
 
 
@@ -192,12 +192,15 @@ def test_a_rebalance_waits_for_everybody_and_the_leader_assigns(wire: Wire) -> N
     row = join(wire, first)
     assert row is not None
     assert commit(wire, 6, first, 2) == E.REBALANCE_IN_PROGRESS
+    assert commit_in_transaction(wire, producing(wire), 6, first, 2) == E.NONE
     assert {member["MemberId"] for member in row["Members"]} == {first, second}
     assert row["GenerationId"] == 2
     [follower] = wire.late
     assert (follower["GenerationId"], follower["Members"], follower["Leader"]) == (2, [], first)
     assert sync(wire, second, 2) is None
-    wire.wait(SESSION - 1)
+    for _ in range(2):  # who waits is not silent
+        wire.wait(SESSION - 1)
+        assert beat(wire, first, 2) == E.NONE
     assert sync(wire, first, 2, {first: b"1", second: b"2"}) is not None
     assert wire.late[-1]["Assignment"] == b"2"
     assert beat(wire, first, 1) == E.ILLEGAL_GENERATION
@@ -286,7 +289,10 @@ def test_a_member_that_is_silent_loses_its_session(wire: Wire) -> None:
     member = alone(wire)
     wire.wait(SESSION - 1)
     assert beat(wire, member, 1) == E.NONE
+    told: list[Any] = []
+    wire.cluster.happened = lambda action, _node, **row: told.append((action, row))
     wire.wait(SESSION + 1)
+    assert told == [("ExpireSession", {"group": "g", "detail": {"member": member}})]
     assert beat(wire, member, 1) == E.UNKNOWN_MEMBER_ID
     [row] = wire.ask("DescribeGroups", 5, Groups=["g"])["Groups"]
     assert (row["GroupState"], row["Members"]) == ("Empty", [])
@@ -384,6 +390,79 @@ def test_one_request_commits_an_offset_for_each_of_its_partitions(make: Make) ->
     [group] = wire.ask("OffsetFetch", 8, Groups=[{"GroupId": "g", "Topics": None}])["Groups"]
     found = {part["PartitionIndex"]: part["CommittedOffset"] for part in group["Topics"][0]["Partitions"]}
     assert found == {0: 7, 1: 9, 2: 5}
+
+
+def test_a_committed_offset_is_told_whole_and_none_as_such(wire: Wire) -> None:
+    """Kafka: OffsetFetchResponse, OffsetCommitResponse, OffsetDeleteResponse."""
+    u_id, t_id = wire.cluster.create_topic("u", 1).topic_id, wire.cluster.topics["t"].topic_id
+    assert commit(wire, 5, metadata="said") == E.NONE
+    known = {"CommittedOffset": 5, "CommittedLeaderEpoch": 3, "Metadata": "said", "ErrorCode": E.NONE}
+    nothing = {"CommittedOffset": -1, "CommittedLeaderEpoch": -1, "Metadata": "", "ErrorCode": E.NONE}
+    parts = [{"PartitionIndex": 0} | known, {"PartitionIndex": 1} | nothing]
+    asked = [{"Name": "t", "PartitionIndexes": [0, 1]}, {"Name": "no", "PartitionIndexes": [4]}]
+    rows = [{"Name": "t", "Partitions": parts}, {"Name": "no", "Partitions": [{"PartitionIndex": 4} | nothing]}]
+    answer = wire.ask("OffsetFetch", 9, Groups=[{"GroupId": name, "Topics": asked} for name in ("g", "h")])
+    first, second = answer["Groups"]
+    assert first == {"GroupId": "g", "ErrorCode": E.NONE, "Topics": rows}
+    assert (second["GroupId"], second["Topics"][0]["Partitions"][0]) == ("h", {"PartitionIndex": 0} | nothing)
+    assert wire.ask("OffsetFetch", 7, GroupId="g", Topics=asked) == {
+        "ThrottleTimeMs": 0,
+        "ErrorCode": E.NONE,
+        "Topics": rows,
+    }
+    ids = [UUID(int=7), t_id, u_id]
+    by_id = [{"TopicId": each, "PartitionIndexes": [0]} for each in ids]
+    [group] = wire.ask("OffsetFetch", 10, Groups=[{"GroupId": "g", "Topics": by_id}])["Groups"]
+    unknown = nothing | {"ErrorCode": E.UNKNOWN_TOPIC_ID}
+    assert group["Topics"] == [
+        {"TopicId": each, "Partitions": [{"PartitionIndex": 0} | part]}
+        for each, part in ((t_id, known), (u_id, nothing), (UUID(int=7), unknown))
+    ], "topics that are not there come last"
+    deleted = [{"Name": name, "Partitions": [{"PartitionIndex": n} for n in (0, 1)]} for name in ("t", "no")]
+    assert wire.ask("OffsetDelete", 0, GroupId="g", Topics=deleted) == {
+        "ThrottleTimeMs": 0,
+        "ErrorCode": E.NONE,
+        "Topics": [
+            {
+                "Name": name,
+                "Partitions": [
+                    {"PartitionIndex": 0, "ErrorCode": error},
+                    {"PartitionIndex": 1, "ErrorCode": E.UNKNOWN_TOPIC_OR_PARTITION},
+                ],
+            }
+            for name, error in (("t", E.NONE), ("no", E.UNKNOWN_TOPIC_OR_PARTITION))
+        ],
+    }
+    assert committed(wire) == (E.NONE, -1)
+    for name, error in (("", E.INVALID_GROUP_ID), ("h", E.GROUP_ID_NOT_FOUND)):
+        assert wire.ask("OffsetDelete", 0, GroupId=name, Topics=[])["ErrorCode"] == error
+
+
+def test_nothing_is_written_where_nothing_changes(make: Make) -> None:
+    """A topic that no group has offsets of, a heartbeat, a group that only had offsets: all in __consumer_offsets."""
+    wire = make(settings=Settings(internal_partitions=1))
+    wire.topic()
+    wire.topic("u")
+
+    def end() -> int:
+        return int(wire.fetch(CONSUMER_OFFSETS)["HighWatermark"])
+
+    commit(wire, 1)
+    at = end()
+    wire.ask("DeleteTopics", 5, TopicNames=["u"])
+    assert end() == at
+    wire.ask("DeleteGroups", 2, GroupsNames=["g"])
+    assert end() == at + 2, "the tombstones of the offset and of the group"
+    row: Message = {"GroupId": "h", "MemberId": "m", "SubscribedTopicNames": ["t"], "RebalanceTimeoutMs": 5_000}
+    wire.ask("ConsumerGroupHeartbeat", 1, **row, MemberEpoch=0, TopicPartitions=[])
+    at = end()
+    wire.ask("ConsumerGroupHeartbeat", 1, GroupId="h", MemberId="m", MemberEpoch=2)
+    assert end() == at
+    wire.ask("ConsumerGroupHeartbeat", 1, GroupId="h", MemberId="m", MemberEpoch=-1)
+    at = end()
+    stored = len(wire.cluster.groups.stored["h"])
+    wire.ask("DeleteGroups", 2, GroupsNames=["h"])
+    assert end() == at + stored, "a tombstone of each record"
 
 
 def test_an_old_offset_fetch_gets_the_error_of_its_group_with_each_partition(make: Make) -> None:
@@ -516,6 +595,58 @@ def test_the_limit_of_a_groups_members_includes_the_expected_ones(make: Make) ->
     wire.wait(SESSION + 1)  # the expected members did not come back
     assert join(wire, one, version=3) == {**refused, "ErrorCode": E.UNKNOWN_MEMBER_ID, "MemberId": one}
     named(wire)
+
+
+def test_an_instance_of_a_full_group_may_start_again(make: Make) -> None:
+    wire = make(settings=Settings(limits=Limits(members=2)))
+    _, static = stable_with_instance(wire)
+    again, refused = join(wire, GroupInstanceId="i"), join(wire, GroupInstanceId="j")
+    assert again is not None
+    assert refused is not None
+    assert (again["ErrorCode"], refused["ErrorCode"]) == (E.NONE, E.GROUP_MAX_SIZE_REACHED)
+    assert (static[:2], again["MemberId"][:2]) == ("i-", "i-"), "as in Kafka"
+
+
+def test_a_member_of_another_kind_of_group_is_refused(wire: Wire) -> None:
+    """Kafka: ClassicGroup.supportsProtocols."""
+    alone(wire)
+    row = {"GroupId": "g", "MemberId": "", "SessionTimeoutMs": SESSION, "ProtocolType": "connect"}
+    protocols = [{"Name": "range", "Metadata": b"range"}]
+    assert wire.ask("JoinGroup", 5, **row, Protocols=protocols)["ErrorCode"] == E.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize(("api", "version"), [("OffsetCommit", 8), ("TxnOffsetCommit", 3)])
+def test_each_partition_of_a_request_has_its_own_offset_or_its_own_error(make: Make, api: str, version: int) -> None:
+    wire = make(settings=Settings(internal_partitions=1))
+    wire.topic(partitions=2)
+    producer = producing(wire)
+    who = {"TransactionalId": "x", "ProducerId": producer[0], "ProducerEpoch": producer[1]}
+
+    def ask(*parts: tuple[str, int, int, str | None]) -> list[tuple[str, int, int]]:
+        topics: dict[str, list[Message]] = {}
+        for topic, number, offset, text in parts:
+            row = {"PartitionIndex": number, "CommittedOffset": offset, "CommittedMetadata": text}
+            topics.setdefault(topic, []).append(row)
+        rows = [{"Name": name, "Partitions": each} for name, each in topics.items()]
+        answer = wire.ask(api, version, GroupId="g", Topics=rows, **(who if api == "TxnOffsetCommit" else {}))
+        return [(row["Name"], *part.values()) for row in answer["Topics"] for part in row["Partitions"]]
+
+    found = ask(("t", 0, 5, None), ("t", 1, 6, "m"), ("t", 2, 7, ""), ("no", 0, 8, ""))
+    unknown = E.UNKNOWN_TOPIC_OR_PARTITION
+    assert found == [("t", 0, E.NONE), ("t", 1, E.NONE), ("t", 2, unknown), ("no", 0, unknown)]
+    assert ask(("", 0, 1, "")) == [("", 0, unknown)]
+    end = wire.fetch(CONSUMER_OFFSETS)["HighWatermark"]
+    too_long = "x" * 5_000
+    assert ask(("t", 0, 1, too_long), ("no", 0, 1, "")) == [("t", 0, E.OFFSET_METADATA_TOO_LARGE), ("no", 0, unknown)]
+    assert wire.fetch(CONSUMER_OFFSETS)["HighWatermark"] == end, "nothing is written"
+    stable = wire.fetch(CONSUMER_OFFSETS, committed=True)["LastStableOffset"]
+    assert (stable < end) == (api == "TxnOffsetCommit")
+    wire.end(producer)
+    for version_of_fetch in (1, 7):
+        asked = [{"Name": "t", "PartitionIndexes": [0, 1]}]
+        [topic] = wire.ask("OffsetFetch", version_of_fetch, GroupId="g", Topics=asked)["Topics"]
+        told = [(part["CommittedOffset"], part["Metadata"], part["ErrorCode"]) for part in topic["Partitions"]]
+        assert told == [(5, "", E.NONE), (6, "m", E.NONE)]
 
 
 def test_groups_are_listed_and_deleted_once_they_are_empty(wire: Wire) -> None:
@@ -769,7 +900,7 @@ def test_an_instance_that_starts_again_during_a_rebalance_is_answered_with_the_o
     assert join(wire, other) is None
     assert join(wire, old, GroupInstanceId="i") is None
     assert join(wire, GroupInstanceId="i") is None  # once more, before the rebalance is over
-    assert [row["ErrorCode"] for row in wire.late] == [E.FENCED_INSTANCE_ID]
+    assert [(row["ErrorCode"], row["MemberId"]) for row in wire.late] == [(E.FENCED_INSTANCE_ID, old)]
     assert join(wire, leader) is not None
     assert [row["GenerationId"] for row in wire.late[1:]] == [3, 3]
 
@@ -791,6 +922,218 @@ def test_members_of_an_unknown_instance_are_unknown(wire: Wire) -> None:
     leader, _ = stable_with_instance(wire)
     answer = wire.ask("Heartbeat", 3, GroupId="g", GenerationId=2, MemberId=leader, GroupInstanceId="j")
     assert answer["ErrorCode"] == E.UNKNOWN_MEMBER_ID
+
+
+def test_every_request_of_a_member_is_refused_for_the_same_reasons(make: Make) -> None:
+    """Kafka: ClassicGroup.validateMember, validateOffsetCommit."""
+    wire = make()
+    wire.topic()
+    leader, static = stable_with_instance(wire)
+    producer = producing(wire)
+    part = {"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": ""}
+    topics = {"Topics": [{"Name": "t", "Partitions": [part]}]}
+    transaction = {"TransactionalId": "x", "ProducerId": producer[0], "ProducerEpoch": producer[1]}
+    apis: dict[str, tuple[int, str, Message]] = {
+        "Heartbeat": (4, "GenerationId", {}),
+        "SyncGroup": (4, "GenerationId", {"Assignments": []}),
+        "OffsetCommit": (8, "GenerationIdOrMemberEpoch", topics),
+        "TxnOffsetCommit": (3, "GenerationIdOrMemberEpoch", topics | transaction),
+    }
+
+    def errors(group: str, member: str, generation: int, instance: str | None) -> list[set[int]]:
+        who = {"GroupId": group, "MemberId": member, "GroupInstanceId": instance}
+        rows = (
+            wire.ask(api, version, **more, **who, **{name: generation}) for api, (version, name, more) in apis.items()
+        )
+        return [set(errors_in(row)) for row in rows]
+
+    unknown, illegal = E.UNKNOWN_MEMBER_ID, E.ILLEGAL_GENERATION
+    assert errors("no", leader, 2, None)[:3] == [{unknown}, {unknown}, {illegal}]
+    for member, generation, instance, error in (
+        ("nobody", 2, None, unknown),
+        (leader, 1, None, illegal),
+        (leader, 3, None, illegal),
+        (leader, 2, "i", E.FENCED_INSTANCE_ID),
+        (leader, 2, "j", unknown),
+        (static, 2, "i", E.NONE),
+        (leader, 2, None, E.NONE),
+    ):
+        assert errors("g", member, generation, instance) == [{error}] * 4, (member, generation, instance)
+    nobody = errors("g", "", -1, None)
+    assert nobody[2:] == [{unknown}, {E.NONE}], "offsets of a transaction need no member (KIP-447)"
+    for half, error in ((("", 2, None), unknown), ((leader, -1, None), illegal), (("", -1, "i"), E.FENCED_INSTANCE_ID)):
+        assert errors("g", *half) == [{error}] * 4, half
+
+
+def test_a_member_that_leaves_is_answered_by_its_id_or_its_instance(wire: Wire) -> None:
+    """Kafka: GroupMetadataManager.classicGroupLeaveToClassicGroup."""
+    leader, _ = stable_with_instance(wire)
+    asked = {
+        ("nobody", None): E.UNKNOWN_MEMBER_ID,
+        ("", "j"): E.UNKNOWN_MEMBER_ID,
+        (leader, "i"): E.FENCED_INSTANCE_ID,
+        (named(wire), None): E.NONE,
+        ("", "i"): E.NONE,
+        (leader, None): E.NONE,
+    }
+    members = [{"MemberId": member, "GroupInstanceId": instance} for member, instance in asked]
+    rows = wire.ask("LeaveGroup", 5, GroupId="g", Members=members)["Members"]
+    assert {(row["MemberId"], row["GroupInstanceId"]): row["ErrorCode"] for row in rows} == asked
+    [group] = wire.ask("DescribeGroups", 5, Groups=["g"])["Groups"]
+    assert (group["GroupState"], group["Members"]) == ("Empty", [])
+    for name in ("g", "no"):
+        assert wire.ask("LeaveGroup", 2, GroupId=name, MemberId=leader)["ErrorCode"] == E.UNKNOWN_MEMBER_ID
+
+
+def test_members_that_wait_are_told_when_a_rebalance_begins_or_goes_on_without_them(wire: Wire) -> None:
+    first, second, third = alone(wire), named(wire), named(wire)
+    join(wire, second)
+    join(wire, third)
+    join(wire, first)
+    wire.late.clear()
+    assert sync(wire, second, 2) is None
+    assert join(wire, GroupInstanceId="i") is None
+    assert [row["ErrorCode"] for row in wire.late] == [E.REBALANCE_IN_PROGRESS], "of the sync"
+    synced = sync(wire, first, 2, {first: b"late"})
+    assert synced is not None
+    assert (synced["ErrorCode"], synced["Assignment"]) == (E.REBALANCE_IN_PROGRESS, b"")
+    assert join(wire, third) is None
+    assert wire.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": third}])["Members"][0]["ErrorCode"] == E.NONE
+    assert [row["ErrorCode"] for row in wire.late[1:]] == [E.UNKNOWN_MEMBER_ID], "of the join"
+    assert join(wire, first) is None
+    wire.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": second}])
+    assert [row["GenerationId"] for row in wire.late[2:]] == [3, 3], "nobody else was waited for"
+    assert sync(wire, wire.late[3]["MemberId"], 3) is None
+    wire.late.clear()
+    assert join(wire, GroupInstanceId="i") is None
+    assert [row["ErrorCode"] for row in wire.late] == [E.FENCED_INSTANCE_ID], "of the sync"
+
+
+def test_a_member_that_syncs_or_joins_again_is_not_silent(wire: Wire) -> None:
+    leader = alone(wire)
+    for _ in range(2):
+        wire.wait(SESSION - 1)
+        assert sync(wire, leader, 1) is not None
+    wire.wait(SESSION - 1)
+    row = join(wire, leader)
+    assert row is not None
+    wire.wait(SESSION - 1)
+    assert sync(wire, leader, 2, {}) is not None
+    wire.wait(SESSION - 1)
+    assert beat(wire, leader, 2) == E.NONE
+
+
+def test_the_end_of_an_earlier_rebalance_does_not_end_a_later_one(wire: Wire) -> None:
+    first = alone(wire)  # its rebalance would have ended after REBALANCE
+    for _ in range(3):
+        wire.wait(SESSION - 1)
+        assert beat(wire, first, 1) == E.NONE
+    second = named(wire)
+    assert join(wire, second) is None
+    wire.wait(SESSION - 1)
+    assert not wire.late
+    assert beat(wire, first, 1) == E.REBALANCE_IN_PROGRESS
+    assert join(wire, first) is not None
+
+
+def test_a_rebalance_in_which_nobody_has_joined_waits_for_an_instance_that_is_alive(wire: Wire) -> None:
+    """Kafka: GroupMetadataManager.completeClassicGroupJoin."""
+    leader, static = stable_with_instance(wire)
+    wire.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": leader}])
+
+    def beats(count: int) -> None:
+        for _ in range(count):
+            wire.wait(REBALANCE // 4)
+            assert beat(wire, static, 2) == E.REBALANCE_IN_PROGRESS
+
+    beats(5)
+    assert join(wire, GroupInstanceId="j") is None
+    beats(2)
+    assert not wire.late, "a rebalance begins to wait again when it has ended without anybody"
+    wire.wait(REBALANCE // 4)
+    [row] = wire.late
+    assert (row["GenerationId"], row["Leader"], len(row["Members"])) == (3, row["MemberId"], 2)
+
+
+def test_an_instance_that_starts_again_before_it_has_synced_begins_the_next_generation(wire: Wire) -> None:
+    first, again = join(wire, GroupInstanceId="i"), join(wire, GroupInstanceId="i")
+    assert first is not None
+    assert again is not None
+    assert [row["GenerationId"] for row in (first, again)] == [1, 2]
+    assert (again["Leader"], [member["GroupInstanceId"] for member in again["Members"]]) == (again["MemberId"], ["i"])
+
+
+def test_another_process_knows_an_instance_that_has_started_again_and_that_all_have_left(
+    make: Make, tmp_path: Path
+) -> None:
+    before = make(storage=Directory(tmp_path))
+    first = join(before, GroupInstanceId="i")
+    assert first is not None
+    sync(before, first["MemberId"], 1, {first["MemberId"]: b"all"})
+    again = join(before, GroupInstanceId="i", version=9)
+    assert again is not None
+    after = make(storage=Directory(tmp_path))
+    assert beat(after, again["MemberId"], 1) == E.NONE
+    assert beat(after, first["MemberId"], 1) == E.UNKNOWN_MEMBER_ID
+    after.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": again["MemberId"]}])
+    [group] = make(storage=Directory(tmp_path)).ask("DescribeGroups", 5, Groups=["g"])["Groups"]
+    assert [group[name] for name in ("GroupState", "ProtocolType", "ProtocolData", "Members")] == [
+        "Empty",
+        "consumer",
+        "",
+        [],
+    ]
+
+
+def test_another_process_tells_the_same_of_a_group(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    before.topic()
+    leader, _ = stable_with_instance(before)
+    before.wait(5)
+    assert commit(before, 7, leader, 2, metadata="said") == E.NONE
+    after = make(storage=Directory(tmp_path))
+    asked = [{"GroupId": "g", "Topics": None}]
+    for api, version, row in (("DescribeGroups", 5, {"Groups": ["g"]}), ("OffsetFetch", 9, {"Groups": asked})):
+        assert after.ask(api, version, **row) == before.ask(api, version, **row)
+    [offset] = after.cluster.groups.known["g"].values.values()
+    assert offset == CommittedOffset(7, 3, "said", NOW + 5)
+    after.wait(SESSION - 1)
+    assert beat(after, leader, 2) == E.NONE
+    assert join(after, leader) is None
+    after.wait(1)  # the instance has been silent
+    [row] = after.late
+    assert len(row["Members"]) == 1
+
+
+def test_a_group_keeps_no_offset_that_no_longer_counts(wire: Wire) -> None:
+    producer = producing(wire)
+    for offset in range(3):
+        assert commit(wire, offset) == commit_in_transaction(wire, producer, offset) == E.NONE
+    group = wire.cluster.groups.known["g"]
+    assert sorted(each.offset for each in group.values.values()) == [2, 2]
+    wire.end(producer)
+    assert [each.offset for each in group.values.values()] == [2]
+
+
+def test_a_marker_ends_what_is_pending_in_its_partition_alone(make: Make) -> None:
+    wire = make(settings=Settings(internal_partitions=2))
+    wire.topic()
+    of = {wire.cluster.offsets_partition(name).partition: name for name in "abcdef"}
+    _, *who = wire.init()
+    asked = {"TransactionalId": "x", "ProducerId": who[0], "ProducerEpoch": who[1]}
+    part = {"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": ""}
+    for name in of.values():
+        wire.ask("AddOffsetsToTxn", 3, **asked, GroupId=name)
+        wire.ask("TxnOffsetCommit", 2, **asked, GroupId=name, Topics=[{"Name": "t", "Partitions": [part]}])
+    marker = {"ProducerId": who[0], "ProducerEpoch": who[1], "TransactionResult": True, "CoordinatorEpoch": 0}
+    topics = [{"Name": CONSUMER_OFFSETS, "PartitionIndexes": [0]}]
+    wire.ask("WriteTxnMarkers", 1, Markers=[marker | {"Topics": topics}])
+
+    def found(name: str) -> int:
+        row = wire.ask("OffsetFetch", 7, GroupId=name, Topics=[{"Name": "t", "PartitionIndexes": [0]}])
+        return int(row["Topics"][0]["Partitions"][0]["CommittedOffset"])
+
+    assert [found(of[number]) for number in (0, 1)] == [1, -1]
 
 
 def test_an_id_that_a_dynamic_member_was_given_is_no_instances(wire: Wire) -> None:
@@ -833,6 +1176,39 @@ def test_a_group_is_described_with_what_members_said_only_when_it_is_stable(wire
         "",
         b"",
     )
+
+
+def test_a_classic_group_is_told_whole(wire: Wire) -> None:
+    """Kafka: JoinGroupResponse, SyncGroupResponse, DescribeGroupsResponse, ListGroupsResponse."""
+    leader, static = stable_with_instance(wire)
+    of = {"ClientId": "client", "ClientHost": "/127.0.0.1", "MemberMetadata": b"range"}
+    members = [
+        {"MemberId": leader, "GroupInstanceId": None, "MemberAssignment": b"one"},
+        {"MemberId": static, "GroupInstanceId": "i", "MemberAssignment": b"two"},
+    ]
+    group = {"ErrorCode": E.NONE, "ErrorMessage": None, "GroupId": "g", "GroupState": "Stable"}
+    group |= {"ProtocolType": "consumer", "ProtocolData": "range", "Members": [of | member for member in members]}
+    for asked, operations in ((False, -(1 << 31)), (True, 3400)):
+        answer = wire.ask("DescribeGroups", 6, Groups=["g"], IncludeAuthorizedOperations=asked)
+        assert answer == {"ThrottleTimeMs": 0, "Groups": [group | {"AuthorizedOperations": operations}]}
+    listed = {"GroupId": "g", "ProtocolType": "consumer", "GroupState": "Stable", "GroupType": "classic"}
+    assert wire.ask("ListGroups", 5, TypesFilter=["CLASSIC"])["Groups"] == [listed]
+    assert join(wire, leader, version=9) is None
+    joined = join(wire, static, version=9, GroupInstanceId="i")
+    [led] = wire.late
+    told = {"ThrottleTimeMs": 0, "ErrorCode": E.NONE, "GenerationId": 3, "ProtocolType": "consumer"}
+    told |= {"ProtocolName": "range", "Leader": leader, "SkipAssignment": False}
+    rows = [
+        {"MemberId": who, "GroupInstanceId": each, "Metadata": b"range"}
+        for who, each in ((leader, None), (static, "i"))
+    ]
+    assert joined == told | {"MemberId": static, "Members": []}
+    assert led == told | {"MemberId": leader, "Members": rows}
+    sync(wire, leader, 3, {leader: b"1", static: b"2"})
+    row: Message = {"GroupId": "g", "GenerationId": 3, "MemberId": static, "Assignments": [], "GroupInstanceId": "i"}
+    names = {"ProtocolType": "consumer", "ProtocolName": "range"}
+    expected = {"ThrottleTimeMs": 0, "ErrorCode": E.NONE, "Assignment": b"2", **names}
+    assert wire.ask("SyncGroup", 5, **row, **names) == expected
 
 
 def test_a_group_is_described_with_its_last_assignment_until_there_is_another(wire: Wire) -> None:

@@ -1,11 +1,14 @@
 """Classic groups that become consumer groups of KIP-848 while they have members, and back."""
 
+from pathlib import Path
+
 import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.server.cluster import Limits, Settings
 from kafka_eos.server.consumer_protocol import Subscription, assignment, assignment_bytes, subscription
 from kafka_eos.server.schemas import served_codec
+from kafka_eos.server.storage import Directory
 from kafka_eos.wire.protocol import Message
 
 from .conftest import Make, Wire
@@ -95,7 +98,7 @@ def test_a_classic_group_becomes_a_consumer_group_member_by_member_and_turns_bac
     assert join(wire, old, (0, 1, 2, 3))["GenerationId"] == 1  # it has to give up first
     error, data = sync(wire, old, 1)
     kept, _ = assignment(data) or (frozenset(), b"")
-    assert (error, len(kept)) == (E.NONE, 2)
+    assert (error, kept) == (E.NONE, {"t-0", "t-1"}), "it keeps the first ones that it had"
     group = wire.cluster.consumer_groups.find("g")
     assert group is not None
     group.assigned_epoch = 1  # as of a Kafka that has not assigned for the newest epoch yet
@@ -160,6 +163,122 @@ def test_an_instance_that_rejoins_by_the_classic_protocol_turns_the_group_back_w
     assert (row["ErrorCode"], row["GenerationId"], row["ProtocolName"]) == (E.NONE, 2, "range")
     assert kind(wire) == ("classic", "Stable")
     assert sync(wire, str(row["MemberId"]), 2) == (E.NONE, given(0, 1, 2, 3))
+
+
+def test_a_group_that_has_turned_back_is_a_classic_group_in_every_way(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    before.topic(partitions=4)
+    beat(before, "a", 0, InstanceId="i")
+    member = str(join(before, GroupInstanceId="i")["MemberId"])
+    row: Message = {"GroupId": "g", "GenerationId": 2, "MemberId": member, "Assignments": []}
+    right = {"ProtocolType": "consumer", "ProtocolName": "range"}
+    for wire in (before, make(storage=Directory(tmp_path))):
+        for protocol, error in ((right, E.NONE), (right | {"ProtocolName": "x"}, E.INCONSISTENT_GROUP_PROTOCOL)):
+            assert wire.ask("SyncGroup", 5, **row, **protocol)["ErrorCode"] == error
+        [group] = wire.ask("DescribeGroups", 5, Groups=["g"])["Groups"]
+        assert [group[name] for name in ("GroupState", "ProtocolType", "ProtocolData")] == [
+            "Stable",
+            "consumer",
+            "range",
+        ]
+        assert group["Members"] == [
+            {
+                "MemberId": member,
+                "GroupInstanceId": "i",
+                "ClientId": "client",
+                "ClientHost": "/127.0.0.1",
+                "MemberMetadata": said([]),
+                "MemberAssignment": given(0, 1, 2, 3),
+            }
+        ]
+    wire.wait(9_999)
+    assert classic_beat(wire, member, 2) == E.NONE
+    wire.wait(10_001)
+    assert classic_beat(wire, member, 2) == E.UNKNOWN_MEMBER_ID
+
+
+def test_offsets_of_topics_that_a_classic_consumer_subscribes_to_stay(wire: Wire) -> None:
+    """Kafka: ClassicGroup.isSubscribedToTopic."""
+    wire.topic("u")
+    classic(wire)
+    topics = [{"Name": name, "Partitions": [{"PartitionIndex": 0}]} for name in ("t", "u")]
+    answer = wire.ask("OffsetDelete", 0, GroupId="g", Topics=topics)
+    found = [part["ErrorCode"] for row in answer["Topics"] for part in row["Partitions"]]
+    assert (answer["ErrorCode"], found) == (E.NONE, [E.GROUP_SUBSCRIBED_TO_TOPIC, E.NONE])
+
+
+def test_a_group_keeps_its_offsets_whichever_protocol_it_has(wire: Wire) -> None:
+    member = classic(wire, GroupInstanceId="i")
+    _, producer_id, epoch = wire.init()
+    producer = {"TransactionalId": "x", "ProducerId": producer_id, "ProducerEpoch": epoch}
+    wire.ask("AddOffsetsToTxn", 3, **producer, GroupId="g")
+
+    def row(number: int) -> Message:
+        part = {"PartitionIndex": number, "CommittedOffset": 5 + number, "CommittedMetadata": ""}
+        return {"GroupId": "g", "Topics": [{"Name": "t", "Partitions": [part]}]}
+
+    wire.ask("OffsetCommit", 7, MemberId=member, GenerationIdOrMemberEpoch=1, GroupInstanceId="i", **row(0))
+    wire.ask("TxnOffsetCommit", 2, **producer, **row(1))
+    asked = [{"GroupId": "g", "Topics": [{"Name": "t", "PartitionIndexes": [0, 1]}]}]
+
+    def told() -> list[tuple[int, int]]:
+        [group] = wire.ask("OffsetFetch", 8, Groups=asked, RequireStable=True)["Groups"]
+        return [(part["CommittedOffset"], part["ErrorCode"]) for part in group["Topics"][0]["Partitions"]]
+
+    for name in ("classic", "consumer", "classic"):
+        assert kind(wire)[0] == name
+        assert told() == [(5, E.NONE), (-1, E.UNSTABLE_OFFSET_COMMIT)]
+        if name == "consumer":
+            join(wire, GroupInstanceId="i")
+        else:
+            beat(wire, "new", 0, InstanceId="i")
+    wire.end((producer_id, epoch))
+    assert told() == [(5, E.NONE), (6, E.NONE)]
+    wire.ask("LeaveGroup", 5, GroupId="g", Members=[{"MemberId": "new", "GroupInstanceId": "i"}])
+    beat(wire, "other", 0)
+    assert (kind(wire)[0], told()) == ("consumer", [(5, E.NONE), (6, E.NONE)])
+
+
+def test_a_group_of_another_protocol_does_not_become_one_of_consumers(wire: Wire) -> None:
+    protocols = [{"Name": "range", "Metadata": b""}]
+    row = {"GroupId": "g", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 30_000, "ProtocolType": "connect"}
+    member = wire.ask("JoinGroup", 3, MemberId="", Protocols=protocols, **row)["MemberId"]
+    sync(wire, member, 1, b"")
+    refused = beat(wire, "new", 0)
+    assert (refused["ErrorCode"], refused["ErrorMessage"]) == (
+        E.GROUP_ID_NOT_FOUND,
+        "Cannot upgrade classic group g to consumer group because the group does not use the consumer embedded "
+        "protocol.",
+    )
+
+
+def test_a_member_of_the_classic_protocol_is_refused_for_the_same_reasons_as_in_a_classic_group(wire: Wire) -> None:
+    """Kafka: GroupMetadataManager.validateConsumerGroupMember, validateClassicGroupSync."""
+    beat(wire, "new", 0)
+    member = str(join(wire, version=3, GroupInstanceId=None)["MemberId"])
+    static = str(join(wire, GroupInstanceId="i")["MemberId"])
+    row: Message = {"GroupId": "g", "GenerationId": 4, "Assignments": []}
+    protocol = {"ProtocolType": "consumer", "ProtocolName": "range"}
+    for who, instance, error in (
+        (static, "i", E.NONE),
+        (member, "i", E.FENCED_INSTANCE_ID),
+        (static, "j", E.UNKNOWN_MEMBER_ID),
+    ):
+        asked = row | {"MemberId": who, "GroupInstanceId": instance}
+        assert wire.ask("SyncGroup", 5, **asked, **protocol)["ErrorCode"] == error
+        again = join(wire, who, GroupInstanceId=instance)
+        assert (again["ErrorCode"], again["MemberId"]) == (error, "" if error else static)
+        refused: tuple[str | None, str] = (None, "") if error else ("range", "range")
+        assert [join(wire, who, version=v, GroupInstanceId=instance)["ProtocolName"] for v in (7, 6)] == [*refused]
+    for wrong in ({"ProtocolType": "connect"}, {"ProtocolName": "sticky"}):
+        asked = row | protocol | wrong | {"MemberId": static, "GroupInstanceId": "i"}
+        assert wire.ask("SyncGroup", 5, **asked)["ErrorCode"] == E.INCONSISTENT_GROUP_PROTOCOL
+    malformed = [{"Name": "range", "Metadata": b"\0"}]
+    asked = {"GroupId": "g", "SessionTimeoutMs": 10_000, "ProtocolType": "consumer", "MemberId": ""}
+    answer = wire.ask("JoinGroup", 3, **asked, Protocols=malformed)
+    assert (answer["ErrorCode"], answer["MemberId"]) == (E.INCONSISTENT_GROUP_PROTOCOL, "")
+    answer = wire.ask("JoinGroup", 3, **(asked | {"ProtocolType": "connect"}), Protocols=malformed)
+    assert answer["ErrorCode"] == E.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_an_instance_that_rejoins_by_the_consumer_protocol_need_not_have_left(wire: Wire) -> None:
@@ -252,13 +371,18 @@ def test_leave_group_is_for_members_of_either_protocol(wire: Wire) -> None:
     beat(wire, "a", 0, InstanceId="i")
     beat(wire, "b", 0)
     asked = [
+        {"MemberId": "b", "GroupInstanceId": "i"},
+        {"MemberId": "", "GroupInstanceId": "j"},
         {"MemberId": "", "GroupInstanceId": "i"},
         {"MemberId": "b", "GroupInstanceId": None},
         {"MemberId": "c", "GroupInstanceId": None},
     ]
     row = wire.ask("LeaveGroup", 5, GroupId="g", Members=asked)
-    assert [each["ErrorCode"] for each in row["Members"]] == [E.NONE, E.NONE, E.UNKNOWN_MEMBER_ID]
+    refused = E.FENCED_INSTANCE_ID, E.UNKNOWN_MEMBER_ID
+    assert [each["ErrorCode"] for each in row["Members"]] == [*refused, E.NONE, E.NONE, E.UNKNOWN_MEMBER_ID]
     assert kind(wire) == ("consumer", "Empty")
+    [group] = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g"])["Groups"]
+    assert group["GroupEpoch"] == 4, "one epoch for all that leave together"
 
 
 def test_an_assignment_is_told_in_the_version_of_the_members_first_assignor(wire: Wire) -> None:
@@ -324,6 +448,9 @@ def test_a_member_of_the_classic_protocol_that_is_silent_is_removed_when_its_ses
     if not was_there:
         member = str(join(wire)["MemberId"])
         join(wire, member)
+    if not was_there:
+        wire.wait(9_999)
+        assert sync(wire, member, 3)[0] == E.NONE, "from now on"
     for milliseconds, members in ((9_999, {"new", member}), (1, {"new"})):
         wire.wait(milliseconds)
         assert {each["MemberId"] for each in described(wire)} == members

@@ -1,5 +1,6 @@
 """Batches in memory and in files."""
 
+import base64
 import os
 import subprocess
 import sys
@@ -259,6 +260,43 @@ def test_a_cluster_that_is_closed_has_no_file_open(tmp_path: Path) -> None:
     assert open_files() == 2 * Settings().internal_partitions + 1
     cluster.close()
     assert open_files() == 0
+
+
+def test_a_directory_says_that_it_was_closed_until_it_is_served_again(tmp_path: Path) -> None:
+    """Kafka: CleanShutdownFileHandler."""
+    found = []
+    for _ in range(2):
+        directory = Directory(tmp_path)
+        directory.cluster_id("a")
+        found.append((tmp_path / ".kafka_cleanshutdown").exists())
+        directory.close()
+        directory.close()
+        found.append((tmp_path / ".kafka_cleanshutdown").exists())
+    assert found == [False, True] * 2
+
+
+def test_a_new_partition_has_the_files_of_kafkas(tmp_path: Path) -> None:
+    """Kafka: PartitionMetadata, LeaderEpochCheckpointFile; a cluster's id that is missing is replaced in memory."""
+    addresses, folder = [Broker(1, "127.0.0.1", 9092)], tmp_path / "not" / "there"
+    cluster = Cluster(addresses, storage=Directory(folder), now=0)
+    topic = cluster.create_topic("t", 1)
+    files = {file.name: file.read_text(encoding="ascii") for file in (folder / "t-0").iterdir()}
+    encoded = base64.urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=")
+    assert files == {
+        "00000000000000000000.log": "",
+        "leader-epoch-checkpoint": "0\n1\n0 0\n",
+        "partition.metadata": f"version: 0\ntopic_id: {encoded}\n",
+    }
+    text = (folder / "meta.properties").read_text(encoding="ascii")
+    assert text == f"version=1\ncluster.id={cluster.cluster_id}\nnode.id=1\n"
+    cluster.close()
+    (folder / "meta.properties").write_text("version=1\n", encoding="ascii")
+    directory = Directory(folder)
+    assert directory.cluster_id("proposed") == "proposed"
+    directory.close()
+    (folder / "t-0" / "partition.metadata").write_text("version: 0\n", encoding="ascii")
+    with pytest.raises(DamagedLog, match=r"t-0/partition\.metadata: no topic id"):
+        Cluster(addresses, storage=Directory(folder), now=0)
 
 
 def test_producer_ids_follow_one_another_from_block_to_block() -> None:

@@ -20,10 +20,13 @@ from kafka_eos.server.offset_records import (
     EPOCH,
     MEMBER,
     OFFSET,
+    PATTERN,
+    TARGET,
     TARGET_EPOCH,
     TOPICS,
     key_bytes,
     kind_of,
+    read_key,
     read_value,
     value_bytes,
 )
@@ -33,7 +36,8 @@ from kafka_eos.wire.protocol import Message
 
 from .conftest import NOW, Make, Wire
 from .test_consumer_groups import beat, commit, halved, parts
-from .test_migration import classic, classic_beat, join, kind
+from .test_migration import classic, classic_beat, join, kind, said
+from .test_migration import given as given_to
 
 E = ErrorCode
 ALL = {0, 1, 2, 3}
@@ -79,6 +83,109 @@ def wire(make: Make, tmp_path: Path) -> Wire:
 def again(wire: Wire) -> Wire:
     """The cluster after all its brokers have stopped and come back."""
     return Wire(wire.cluster.restarted())
+
+
+def stored(wire: Wire) -> list[tuple[int, Message, Message | None]]:
+    """All records of ``__consumer_offsets`` as type, key and value."""
+    found = []
+    for record in written(wire.cluster):
+        assert record.key is not None
+        kind = kind_of(record.key)
+        value = None if record.value is None else read_value(kind, record.value)
+        found.append((kind, read_key(record.key)[1], value))
+    return found
+
+
+def test_the_records_of_a_group_are_those_of_kafka(wire: Wire) -> None:
+    """Kafka: GroupCoordinatorRecordHelpers; what the server leaves out is said in stored_groups.py."""
+    wire.topic("x")
+    topic = wire.cluster.topics["t"].topic_id
+    more = {"SubscribedTopicRegex": "x.*", "ServerAssignor": "range", "RackId": "r", "SubscribedTopicNames": ["t", "s"]}
+    beat(wire, "a", 0, InstanceId="i", **more)
+    wire.wait(1)
+    of, owned = {"MemberId": "a"}, [{"TopicId": topic, "Partitions": [0, 1, 2, 3]}]
+    member = {
+        "InstanceId": "i",
+        "RackId": "r",
+        "ClientId": "client",
+        "ClientHost": "/127.0.0.1",
+        "SubscribedTopicNames": ["s", "t"],
+        "SubscribedTopicRegex": "x.*",
+        "RebalanceTimeoutMs": 5_000,
+        "ServerAssignor": "range",
+        "ClassicMemberMetadata": None,
+    }
+    x_id = wire.cluster.topics["x"].topic_id
+    first = stored(wire)
+    values = {kind: (key, value) for kind, key, value in first}
+    assert [kind for kind, _, _ in first] == [
+        MEMBER,
+        EPOCH,
+        TARGET,
+        TARGET_EPOCH,
+        CURRENT,
+        PATTERN,
+        EPOCH,
+        TARGET,
+        TARGET_EPOCH,
+    ]
+    assert values[MEMBER] == (of, member)
+    key, found = values[PATTERN]
+    assert (key, found and found["Topics"]) == ({"RegularExpression": "x.*"}, ["x"])
+    assert values[TARGET] == (of, {"TopicPartitions": [*owned, {"TopicId": x_id, "Partitions": [0]}]})
+    key, found = values[CURRENT]
+    assert (key, found) == (
+        of,
+        {
+            "MemberEpoch": 2,
+            "PreviousMemberEpoch": 0,
+            "State": 0,
+            "AssignedPartitions": [{**owned[0], "AssignmentEpochs": [2] * 4}],
+            "PartitionsPendingRevocation": [],
+        },
+    )
+    assert [(values[kind][1] or {})[name] for kind, name in ((EPOCH, "Epoch"), (TARGET_EPOCH, "AssignmentEpoch"))] == [
+        3,
+        3,
+    ]
+
+
+def test_the_records_of_a_classic_group_and_of_an_offset_are_those_of_kafka(wire: Wire) -> None:
+    """Kafka: GroupCoordinatorRecordHelpers.newGroupMetadataRecord, newOffsetCommitRecord."""
+    member = classic(wire, GroupInstanceId="i")
+    wire.wait(5)
+    part = {"PartitionIndex": 3, "CommittedOffset": 7, "CommittedLeaderEpoch": 2, "CommittedMetadata": "said"}
+    who = {"GroupId": "g", "MemberId": member, "GenerationIdOrMemberEpoch": 1, "GroupInstanceId": "i"}
+    wire.ask("OffsetCommit", 8, **who, Topics=[{"Name": "t", "Partitions": [part]}])
+    *_, group, offset = stored(wire)
+    assert group == (
+        CLASSIC_GROUP,
+        {},
+        {
+            "protocolType": "consumer",
+            "generation": 1,
+            "protocol": "range",
+            "leader": member,
+            "currentStateTimestamp": NOW,
+            "members": [
+                {
+                    "memberId": member,
+                    "groupInstanceId": "i",
+                    "clientId": "client",
+                    "clientHost": "/127.0.0.1",
+                    "rebalanceTimeout": 30_000,
+                    "sessionTimeout": 10_000,
+                    "subscription": said([]),
+                    "assignment": given_to(0, 1, 2, 3),
+                }
+            ],
+        },
+    )
+    assert offset == (
+        OFFSET,
+        {"topic": "t", "partition": 3},
+        {"offset": 7, "leaderEpoch": 2, "metadata": "said", "commitTimestamp": NOW + 5},
+    )
 
 
 def test_members_go_on_with_their_epochs_after_a_restart(wire: Wire) -> None:

@@ -13,7 +13,8 @@ from kafka_eos.formats.transaction_log import TransactionLogKey, TransactionLogV
 from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server import transactions
-from kafka_eos.server.cluster import EXPIRY_CHECK_MS, Machines, Settings
+from kafka_eos.server.cluster import EXPIRY_CHECK_MS, Limits, Machines, Settings
+from kafka_eos.server.handlers.request import served_versions
 from kafka_eos.server.storage import Directory
 from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos.wire.protocol import Message
@@ -392,9 +393,9 @@ def test_transactions_are_listed_in_the_states_that_are_asked_for_and_unknown_on
     for name in ("x", "y"):
         _, *who = wire.init(name)
     wire.add((who[0], who[1]), name="y")
-    row = wire.ask("ListTransactions", 0, StateFilters=["Ongoing", "nonesuch", "Dead", "another"])
+    row = wire.ask("ListTransactions", 0, StateFilters=["Ongoing", "nonesuch", "Dead", "another", "c", "b"])
     assert [each["TransactionalId"] for each in row["TransactionStates"]] == ["y"]
-    assert row["UnknownStateFilters"] == ["another", "nonesuch"]
+    assert row["UnknownStateFilters"] == ["another", "b", "c", "nonesuch"]
 
 
 def test_transactions_are_listed_whose_whole_id_matches_a_pattern(wire: Wire) -> None:
@@ -425,6 +426,337 @@ def test_operators_see_open_transactions_and_can_end_one_that_hangs(make: Make) 
     row = wire.ask("WriteTxnMarkers", 1, Markers=[marker | {"CoordinatorEpoch": 0}])
     assert row["Markers"][0]["Topics"][0]["Partitions"][0]["ErrorCode"] == E.NONE
     assert wire.fetch(committed=True)["LastStableOffset"] == 2
+
+
+def test_operators_are_told_all_of_a_transaction_and_of_its_producers(wire: Wire) -> None:
+    """Kafka: DescribeProducersResponse, DescribeTransactionsResponse, ListTransactionsResponse."""
+    wire.topic("u", 2)
+    log = wire.cluster.state_partition("x")
+    wire.cluster.move_leader(log.topic, log.partition, log.node)  # so that nothing that is told is 0
+    wire.init(None)
+    wire.init()
+    _, *who = wire.init()
+    producer = {"ProducerId": who[0], "ProducerEpoch": who[1]}
+    start = wire.cluster.now
+
+    def add(*topics: str) -> None:
+        rows = [{"Name": topic, "Partitions": [1 if topic == "u" else 0]} for topic in topics]
+        below = {f"V3AndBelow{key}": value for key, value in (producer | {"TransactionalId": "x"}).items()}
+        assert max(errors_in(wire.ask("AddPartitionsToTxn", 3, **below, V3AndBelowTopics=rows))) == E.NONE
+
+    given = {"producer": (who[0], who[1]), "transactional_id": "x", "partition": 1}
+    add("u")
+    assert wire.produce("u", sequence=0, count=3, **given) == (E.NONE, 0)  # type: ignore[arg-type]
+    wire.end((who[0], who[1]))
+    wire.wait(5)
+    add("u", "t")
+    wire.produce("u", sequence=3, **given)  # type: ignore[arg-type]
+    asked = [{"Name": "u", "PartitionIndexes": [1, 7]}, {"Name": "no", "PartitionIndexes": [2]}]
+    known = {"LastSequence": 3, "LastTimestamp": start + 5, "CoordinatorEpoch": 1, "CurrentTxnStartOffset": 4}
+    part = {"ErrorCode": E.NONE, "ErrorMessage": None, "ActiveProducers": [producer | known]}
+    unknown = {"ErrorCode": E.UNKNOWN_TOPIC_OR_PARTITION, "ErrorMessage": None, "ActiveProducers": []}
+    assert (who[0] > 0, who[1]) == (True, 1)
+    assert wire.ask("DescribeProducers", 0, Topics=asked)["Topics"] == [
+        {"Name": "u", "Partitions": [{"PartitionIndex": 1} | part, {"PartitionIndex": 7} | unknown]},
+        {"Name": "no", "Partitions": [{"PartitionIndex": 2} | unknown]},
+    ]
+    found, nobody = wire.ask("DescribeTransactions", 0, TransactionalIds=["x", "nobody"])["TransactionStates"]
+    assert found == producer | {
+        "ErrorCode": E.NONE,
+        "TransactionalId": "x",
+        "TransactionState": "Ongoing",
+        "TransactionTimeoutMs": 60_000,
+        "TransactionStartTimeMs": start + 5,
+        "Topics": [{"Topic": "t", "Partitions": [0]}, {"Topic": "u", "Partitions": [1]}],
+    }
+    lacking = [nobody[name] for name in ("ErrorCode", "TransactionalId", "TransactionState", "ProducerId", "Topics")]
+    assert lacking == [E.TRANSACTIONAL_ID_NOT_FOUND, "nobody", "", 0, []]
+    listed = {"TransactionalId": "x", "ProducerId": who[0], "TransactionState": "Ongoing"}
+    answer = wire.ask("ListTransactions", 1, ProducerIdFilters=[who[0]])
+    assert answer == {
+        "ThrottleTimeMs": 0,
+        "ErrorCode": E.NONE,
+        "UnknownStateFilters": [],
+        "TransactionStates": [listed],
+    }
+    assert wire.ask("ListTransactions", 1, ProducerIdFilters=[who[0] + 1])["TransactionStates"] == []
+
+
+def test_the_coordinators_of_other_brokers_are_not_asked(make: Make) -> None:
+    wire = make(2)
+    wire.topic()
+    here = {
+        node: next(name for name in "abcdefgh" if wire.cluster.state_partition(name).node == node) for node in (1, 2)
+    }
+    _, *who = wire.init(here[1])
+    wire.ask("InitProducerId", 4, 2, TransactionalId=here[2], TransactionTimeoutMs=60_000)
+    other = {"TransactionalId": here[2], "ProducerId": who[0], "ProducerEpoch": who[1]}
+    rows: list[tuple[str, int, Message]] = [
+        ("InitProducerId", 4, other | {"TransactionTimeoutMs": 1_000}),
+        ("AddPartitionsToTxn", 3, {f"V3AndBelow{key}": value for key, value in other.items()}),
+        ("AddPartitionsToTxn", 4, {"Transactions": [other | {"VerifyOnly": False}]}),
+        ("AddOffsetsToTxn", 3, other | {"GroupId": "g"}),
+        ("EndTxn", 3, other | {"Committed": True}),
+        ("DescribeTransactions", 0, {"TransactionalIds": [here[2]]}),
+    ]
+    topics = [{"Name": "t", "Partitions": [0]}]
+    rows[1][2]["V3AndBelowTopics"] = rows[2][2]["Transactions"][0]["Topics"] = topics
+    for api, version, row in rows:
+        assert max(errors_in(wire.ask(api, version, **row))) == E.NOT_COORDINATOR, (api, version)
+    listed = [wire.ask("ListTransactions", 1, node)["TransactionStates"] for node in (1, 2)]
+    assert [[row["TransactionalId"] for row in each] for each in listed] == [[here[1]], [here[2]]]
+
+
+def test_partitions_that_are_not_there_keep_the_others_out_of_a_transaction(wire: Wire) -> None:
+    """Kafka: KafkaApis.handleAddPartitionsToTxnRequest."""
+    _, producer_id, epoch = wire.init()
+    who = {"TransactionalId": "x", "ProducerId": producer_id, "ProducerEpoch": epoch}
+    topics = [{"Name": "t", "Partitions": [0, 1]}, {"Name": "no", "Partitions": [0]}]
+    below = {f"V3AndBelow{key}": value for key, value in (who | {"Topics": topics}).items()}
+    unknown, other = E.UNKNOWN_TOPIC_OR_PARTITION, E.OPERATION_NOT_ATTEMPTED
+    expected = [
+        {
+            "Name": "t",
+            "ResultsByPartition": [
+                {"PartitionIndex": 0, "PartitionErrorCode": other},
+                {"PartitionIndex": 1, "PartitionErrorCode": unknown},
+            ],
+        },
+        {"Name": "no", "ResultsByPartition": [{"PartitionIndex": 0, "PartitionErrorCode": unknown}]},
+    ]
+    assert wire.ask("AddPartitionsToTxn", 3, **below)["ResultsByTopicV3AndBelow"] == expected
+    verified = [{"Name": "t", "Partitions": [0]}]
+    one = who | {"VerifyOnly": True}
+    rows = [one | {"Topics": topics}, one | {"TransactionalId": "y", "Topics": verified}, one | {"Topics": verified}]
+    assert wire.add((producer_id, epoch)) == E.NONE
+    answer = wire.ask("AddPartitionsToTxn", 5, Transactions=rows)
+    found = [(row["TransactionalId"], row["TopicResults"]) for row in answer["ResultsByTransaction"]]
+
+    def told(error: int) -> list[Message]:
+        return [{"Name": "t", "ResultsByPartition": [{"PartitionIndex": 0, "PartitionErrorCode": error}]}]
+
+    assert found == [("x", expected), ("y", told(E.INVALID_PRODUCER_ID_MAPPING)), ("x", told(E.NONE))]
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_producer_is_served_in_every_version_of_its_requests(make: Make, level: int) -> None:
+    wire = make(settings=Settings(transactions=TransactionSettings(version=level)))
+    wire.topic()
+    for version in served_versions("InitProducerId"):
+        assert wire.init("x", version)[0] == wire.init(None, version)[0] == E.NONE, version
+    nobody = {"TransactionalId": "y", "ProducerId": 7, "ProducerEpoch": 0}
+    _, producer_id, epoch = wire.init()
+    for who, error in (
+        ({"TransactionalId": "x", "ProducerId": producer_id, "ProducerEpoch": epoch}, E.NONE),
+        (nobody, E.INVALID_PRODUCER_ID_MAPPING),
+    ):
+        for version in range(4):
+            below = {f"V3AndBelow{key}": value for key, value in who.items()}
+            below["V3AndBelowTopics"] = [{"Name": "t", "Partitions": [0]}]
+            assert set(errors_in(wire.ask("AddPartitionsToTxn", version, **below))) - {E.NONE} == {error} - {E.NONE}
+        for version in served_versions("AddOffsetsToTxn"):
+            assert errors_in(wire.ask("AddOffsetsToTxn", version, **who, GroupId="g")) == [error], version
+        for version in range(5):
+            assert errors_in(wire.ask("EndTxn", version, **who, Committed=True)) == [error], version
+            if not error:
+                assert wire.add((producer_id, epoch)) == E.NONE
+
+
+def test_there_are_as_many_transactional_ids_as_there_may_be(make: Make) -> None:
+    wire = make(2, settings=Settings(limits=Limits(transactional_ids=1)))
+    first, second, *_ = (name for name in "abcdefgh" if wire.cluster.state_partition(name).node == 1)
+    other = next(name for name in "abcdefgh" if wire.cluster.state_partition(name).node == 2)
+    found = [wire.init(name) for name in (first, second, first, None, other)]
+    assert [row[0] for row in found] == [E.NONE, E.POLICY_VIOLATION, E.NONE, E.NONE, E.NOT_COORDINATOR]
+    assert found[1] == (E.POLICY_VIOLATION, -1, -1)
+
+
+def test_a_producer_id_is_given_once_whatever_transactional_ids_do_in_between(wire: Wire) -> None:
+    given = [wire.init()[1], wire.init(None)[1]]
+    for step in (wire.add, wire.end):
+        step((given[0], 0))
+        given += [wire.init(None)[1], wire.init(f"y{len(given)}")[1]]
+    assert given == list(range(given[0], given[0] + len(given)))
+
+
+def test_an_open_transaction_is_not_forgotten_when_its_id_would_be(make: Make) -> None:
+    wire = make(settings=Settings(transactions=TransactionSettings(id_expiration_ms=1_000)))
+    wire.topic()
+    _, *who = wire.init()
+    wire.add((who[0], who[1]))
+    wire.wait(2 * EXPIRY_CHECK_MS)
+    assert described(wire)["TransactionState"] == "Ongoing"
+
+
+def test_the_partitions_of_a_transaction_are_stored_and_marked_in_order(wire: Wire) -> None:
+    """Kafka: TransactionLog.valueToBytes; in which order its markers are written Kafka leaves open."""
+    _, *who = wire.init()
+    names = ["e", "c", "a", "d", "b"]
+    for name in names:
+        wire.topic(name, 3)
+    for number in (2, 0, 1):
+        for name in names:
+            topics = [{"Name": name, "Partitions": [number]}]
+            asked = {"TransactionalId": "x", "ProducerId": who[0], "ProducerEpoch": who[1], "Topics": topics}
+            wire.ask("AddPartitionsToTxn", 3, **{f"V3AndBelow{key}": value for key, value in asked.items()})
+    stored = last_stored(wire).transaction_partitions or ()
+    assert [(each.topic, each.partition_ids) for each in stored] == [(name, (0, 1, 2)) for name in sorted(names)]
+    marked: list[str] = []
+    wire.cluster.happened = lambda _action, _node, **row: marked.append(f"{row['topic']}-{row['partition']}")
+    wire.end((who[0], who[1]))
+    assert marked == [f"{name}-{number}" for name in sorted(names) for number in range(3)]
+
+
+def test_a_coordinator_that_moves_takes_the_ids_of_its_partition_along_and_no_others(make: Make) -> None:
+    wire = make()
+    for name in "abcdefgh":
+        wire.init(name)
+    told: list[Any] = []
+    wire.cluster.happened = lambda action, _node, **row: told.append((action, row.get("transactional_id")))
+    leader = wire.cluster.state_partition("a")
+    wire.cluster.move_leader(leader.topic, leader.partition, leader.node)
+    of_it = [name for name in "abcdefgh" if wire.cluster.state_partition(name) is leader]
+    assert told == [("LeaderChange", None), *(("Failover", name) for name in of_it)]
+
+
+def test_a_transaction_of_version_2_ends_in_it_after_a_restart(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    before.topic()
+    _, *who = before.init(version=5)
+    assert before.produce(version=12, producer=(who[0], who[1]), sequence=0, transactional_id="x") == (E.NONE, 0)
+    after = make(storage=Directory(tmp_path))
+    assert after.init()[0] == E.CONCURRENT_TRANSACTIONS
+    assert last_stored(after).client_transaction_version == 2
+    assert after.fetch(committed=True)["AbortedTransactions"] == [{"ProducerId": who[0], "FirstOffset": 0}]
+
+
+def test_an_empty_transactional_id_is_none(wire: Wire) -> None:
+    """Kafka: TransactionCoordinator.handleInitProducerId."""
+    assert wire.init("") == (E.INVALID_REQUEST, -1, -1)
+
+
+@pytest.mark.parametrize(("version", "level", "error"), [(1, 0, 0), (2, 0, 0), (2, 1, 0), (2, 2, 47)])
+def test_a_marker_of_version_2_has_an_epoch_of_its_own(wire: Wire, version: int, level: int, error: int) -> None:
+    """Kafka: ProducerAppendInfo.checkProducerEpoch, KAFKA-19446."""
+    wire.init(None)
+    _, *who = wire.init()
+    wire.add((who[0], who[1]))
+    wire.produce(producer=(who[0], who[1]), sequence=0, transactional_id="x")
+    topics = [{"Name": "t", "PartitionIndexes": [0, 4]}, {"Name": "no", "PartitionIndexes": [0]}]
+    marker = {"ProducerId": who[0], "TransactionResult": False, "CoordinatorEpoch": 0, "TransactionVersion": level}
+    markers = [marker | {"ProducerEpoch": who[1] + higher, "Topics": topics} for higher in (0, 1)]
+    rows = wire.ask("WriteTxnMarkers", version, Markers=markers)["Markers"]
+    unknown = E.UNKNOWN_TOPIC_OR_PARTITION
+    for row, first in zip(rows, (error, E.NONE), strict=True):
+        parts = [(0, first), (4, unknown)], [(0, unknown)]
+        named = [[{"PartitionIndex": number, "ErrorCode": each} for number, each in own] for own in parts]
+        assert row == {
+            "ProducerId": who[0],
+            "Topics": [{"Name": "t", "Partitions": named[0]}, {"Name": "no", "Partitions": named[1]}],
+        }
+
+
+def test_only_the_marker_that_was_refused_is_written_again(wire: Wire) -> None:
+    wire.topic("u")
+    _, *who = wire.init()
+    for topic in ("t", "u"):
+        wire.add((who[0], who[1]), topic)
+    marker = {"ProducerId": who[0], "ProducerEpoch": who[1], "TransactionResult": False, "CoordinatorEpoch": 1}
+    wire.ask("WriteTxnMarkers", 1, Markers=[marker | {"Topics": [{"Name": "t", "PartitionIndexes": [0]}]}])
+    wire.end((who[0], who[1]))
+    assert wire.init()[0] == E.CONCURRENT_TRANSACTIONS  # which makes the coordinator go on
+    assert [wire.fetch(topic)["HighWatermark"] for topic in ("t", "u")] == [1, 1]
+
+
+def loading(wire: Wire) -> set[str]:
+    return set(wire.cluster.transactions.loading)
+
+
+def test_a_coordinator_that_loads_writes_no_marker(make: Make) -> None:
+    wire = make(2)
+    wire.topic()
+    name = next(name for name in "abcdefgh" if wire.cluster.state_partition(name).node == 2)
+    ask: Mapping[str, Any] = {"TransactionalId": name}
+    row = wire.ask("InitProducerId", 4, 2, **ask, TransactionTimeoutMs=60_000)
+    who = {"ProducerId": row["ProducerId"], "ProducerEpoch": row["ProducerEpoch"]}
+    topics = [{"Name": "t", "Partitions": [0]}]
+    below = {f"V3AndBelow{key}": value for key, value in {**ask, **who, "Topics": topics}.items()}
+    assert set(errors_in(wire.ask("AddPartitionsToTxn", 3, 2, **below))) == {E.NONE}
+    wire.cluster.delay_markers(name, wire.cluster.now + 1_000)
+    assert wire.cluster.next_timer() <= wire.cluster.now + 1_000
+    wire.ask("EndTxn", 3, 2, **ask, **who, Committed=True)
+    wire.cluster.crash(2, wire.cluster.now + 2_000)
+    other = next(each for each in "abcdefgh" if wire.cluster.state_partition(each).name not in loading(wire))
+    assert wire.init(other)[0] == E.NONE, "its coordinator has not moved"
+    for milliseconds, written in ((1_999, 0), (1, 1)):
+        wire.wait(milliseconds)
+        assert wire.fetch()["HighWatermark"] == written
+
+
+def test_what_is_due_when_the_clock_jumps_is_done_at_the_end_of_the_jump(make: Make) -> None:
+    wire = make(settings=Settings(transactions=TransactionSettings(id_expiration_ms=2 * EXPIRY_CHECK_MS + 1)))
+    wire.topic()
+    row = init_with(wire, 2 * EXPIRY_CHECK_MS - 100)
+    wire.init("y")
+    wire.add((row["ProducerId"], row["ProducerEpoch"]))
+    wire.wait(2 * EXPIRY_CHECK_MS - 90)  # between two times at which timeouts are looked for
+    assert described(wire)["TransactionState"] == "CompleteAbort"
+    wire.wait(100)
+    [state] = wire.ask("DescribeTransactions", 0, TransactionalIds=["y"])["TransactionStates"]
+    assert state["ErrorCode"] == E.NONE
+    again = make(settings=Settings(transactions=TransactionSettings(id_expiration_ms=2 * EXPIRY_CHECK_MS + 1)))
+    again.init()
+    again.wait(2 * EXPIRY_CHECK_MS + 1)  # between two times at which ids are looked for that nobody uses
+    assert described(again)["ErrorCode"] == E.TRANSACTIONAL_ID_NOT_FOUND
+
+
+def test_what_no_client_asked_for_is_told_with_all_that_is_known_of_it(make: Make) -> None:
+    wire = make(2, settings=Settings(internal_partitions=1))
+    wire.topic()
+    told: list[Any] = []
+    wire.cluster.happened = lambda action, node, **columns: told.append((action, node, columns))
+
+    def new() -> list[Any]:
+        found = told.copy()
+        told.clear()
+        return found
+
+    _, *who = wire.init()
+    producer = {"TransactionalId": "x", "ProducerId": who[0], "ProducerEpoch": who[1]}
+    wire.add((who[0], who[1]))
+    assert new() == []
+    marker = {
+        "topic": "t",
+        "partition": 0,
+        "offset": 0,
+        "transactional_id": "x",
+        "producer_id": who[0],
+        "coordinator_epoch": 0,
+        "detail": {"committed": True, "epoch": who[1]},
+    }
+    wire.ask("EndTxn", 3, **producer, Committed=True)
+    assert new() == [("WriteTxnMarkers", 1, marker)]
+    wire.add((who[0], who[1]))
+    wire.wait(61_000)
+    timed_out = {"transactional_id": "x", "producer_id": who[0]}
+    aborted = marker | {"offset": 1, "detail": {"committed": False, "epoch": who[1] + 1}}
+    assert new() == [("TimeOut", 1, timed_out), ("WriteTxnMarkers", 1, aborted)]
+    by_hand = {"ProducerId": 7, "ProducerEpoch": 3, "TransactionResult": False, "CoordinatorEpoch": 4}
+    wire.ask("WriteTxnMarkers", 1, Markers=[by_hand | {"Topics": [{"Name": "t", "PartitionIndexes": [0]}]}])
+    expected = marker | {"offset": 2, "transactional_id": None, "producer_id": 7, "coordinator_epoch": 4}
+    detail = {"committed": False, "epoch": 3, "by_hand": True}
+    assert new() == [("WriteTxnMarkers", 1, expected | {"detail": detail})]
+    until = wire.cluster.now + 1_000
+    wire.cluster.crash(1, until)
+    moved = [{"topic": topic, "partition": 0, "leader_epoch": 1} for topic in sorted(wire.cluster.topics)]
+    found = new()
+    assert sorted((each for each in found if each[0] == "LeaderChange"), key=lambda each: str(each[2]["topic"])) == [
+        ("LeaderChange", 2, row) for row in moved
+    ]
+    failed = {"transactional_id": "x", "coordinator_epoch": 1}
+    assert [each for each in found if each[0] != "LeaderChange"] == [("Failover", 2, failed)]
+    wire.wait(1_000)
+    assert new() == [("Restart", 1, {})]
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])

@@ -271,20 +271,21 @@ def _fetched(cluster: Cluster, request: Request, wanted: _Wanted) -> tuple[Messa
 
 
 def _read(leader: Leader | ErrorCode, part: Message, committed: bool, left: int, at_least_one: bool) -> Message:
-    """A partition's part of a response.    Kafka: UnifiedLog.read."""
+    """A partition's part of a response.    Kafka: UnifiedLog.read, Partition.readRecords."""
     nothing = {"PartitionIndex": part["Partition"], "HighWatermark": -1, "Records": b"", "AbortedTransactions": None}
     if isinstance(leader, ErrorCode):
         return {**nothing, "ErrorCode": leader}
     offset, watermark, stable = part["FetchOffset"], leader.high_watermark, leader.last_stable_offset
-    if not leader.log_start_offset <= offset <= leader.log_end_offset:
+    epoch = part.get("LastFetchedEpoch", -1)
+    known, end = leader.end_of_epoch(epoch) if epoch >= 0 else (epoch, offset)
+    is_diverging = known < epoch or end < offset
+    is_beyond = offset > leader.log_end_offset and not is_diverging
+    if known < min(epoch, 0) or offset < leader.log_start_offset or is_beyond:
         return {**nothing, "ErrorCode": ErrorCode.OFFSET_OUT_OF_RANGE}
-    known, end = leader.end_of_epoch(part.get("LastFetchedEpoch", -1))
-    diverging = {}
-    if part.get("LastFetchedEpoch", -1) >= 0 and (known < part["LastFetchedEpoch"] or end < offset):
-        diverging = {"DivergingEpoch": {"Epoch": known, "EndOffset": end}}
+    diverging = {"DivergingEpoch": {"Epoch": known, "EndOffset": end}} if is_diverging else {}
     upper = stable if committed else watermark
     records = b""
-    if offset < upper and not diverging:
+    if offset < upper and not is_diverging:
         records = leader.store.read(offset, upper, min(left, part["PartitionMaxBytes"]), at_least_one)
     aborted = None
     if committed:

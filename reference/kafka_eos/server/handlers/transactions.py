@@ -139,7 +139,7 @@ def write_txn_markers(cluster: Cluster, request: Request) -> Message:
             marker["ProducerEpoch"],
             marker["TransactionResult"],
             marker["CoordinatorEpoch"],
-            max(marker.get("TransactionVersion", 0), 1),
+            marker.get("TransactionVersion", 0),
         )
 
         def write(topic: str, number: int, given: tuple[int, int, bool, int, int] = given) -> ErrorCode:
@@ -229,7 +229,7 @@ def list_transactions(cluster: Cluster, request: Request) -> Message:
     rows = []
     for name, known in cluster.transactions.known.items():
         metadata = known.machine.metadata
-        too_young = longer_than >= 0 and cluster.now - known.start_ms <= longer_than  # as in Kafka, -1 is long ago
+        too_young = cluster.now - known.start_ms <= longer_than  # as in Kafka, a start of -1 is long ago
         left_out = (
             transaction_error(cluster, request, name) is not ErrorCode.NONE
             or (states and STATE_NAMES[known.state] not in states)
