@@ -45,6 +45,7 @@ SOURCES = {"reference": "reference/kafka_eos", "checks": "checks/kafka_eos_check
 COPIED = ("reference", "checks", "tests", "spec", "docs", "examples", "requirements")
 LINKED = ("build/jars", "build/libraries", ".venv")
 EXPLAINED, NOTING = (Path(__file__).with_name(name) for name in ("equivalent_code.toml", "reached.py"))
+_GENERIC = {"Callable", "Iterable", "Iterator", "Mapping", "Sequence", "dict", "list", "set", "tuple", "type"}
 KEYS = ("file", "change", "reason")
 EXTRA = "mutants"
 NONE, NO_END, ENDED = "nothing", "no end", "pytest ended with"
@@ -229,10 +230,10 @@ def _by_cosmic_ray(operator: Any, occurrence: int, before: str) -> str | None:
 
 
 def _annotations(text: str) -> Iterator[tuple[Position, Position]]:
-    """The places that change no behaviour: annotations, their imports, dataclass flags, marks of abstract methods."""
+    """The places that change no behaviour: annotations, their imports, types, dataclass flags, marks of methods."""
     for node in ast.walk(ast.parse(text)):
         held = [getattr(node, name, None) for name in ("annotation", "returns")]
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING") or _names_a_type(node):
             held.append(node)
         for decorator in getattr(node, "decorator_list", ()):
             if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "dataclass":
@@ -244,6 +245,18 @@ def _annotations(text: str) -> Iterator[tuple[Position, Position]]:
                 assert part.end_lineno is not None
                 assert part.end_col_offset is not None
                 yield (part.lineno, part.col_offset), (part.end_lineno, part.end_col_offset)
+
+
+def _names_a_type(node: ast.AST) -> bool:
+    """Whether a statement gives a name to a type, which only type checkers read."""
+    match node:
+        case ast.AnnAssign(annotation=ast.Name(id="TypeAlias")):
+            return True
+        case ast.Assign(value=ast.Call(func=ast.Name(id=maker))):
+            return maker in {"TypeVar", "ParamSpec"}
+        case ast.Assign(value=ast.Subscript(value=ast.Name(id=generic))):
+            return generic in _GENERIC
+    return False
 
 
 def _is_program(text: str) -> bool:

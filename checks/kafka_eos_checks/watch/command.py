@@ -200,7 +200,7 @@ def _verdict(watcher: "Watcher", told: "Told") -> int:
         watcher.tell("nothing was watched: the cluster tells of no partition")
     mute = NO_COORDINATOR in watcher.blindness
     if mute:
-        watcher.tell("not judged: which transactions hang or stay prepared, as no coordinator told of them")
+        watcher.tell("not judged: which transactions hang or stay prepared; the coordinators did not tell")
     unjudged = watcher.unread or watcher.deleted or watcher.missing or mute or not watcher.watched
     return 1 if told.wrong or watcher.open_reports else 2 if unjudged else 0
 

@@ -31,7 +31,6 @@ KIP:   KIP-664, KIP-890
 Kafka: TransactionsCommand.FindHangingTransactionsCommand; TransactionCoordinator.endTransaction
 """
 
-import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
@@ -178,8 +177,9 @@ class Watcher:
     _leaders: dict[Place, int] = field(default_factory=dict)
     _refreshed_ms: int | None = None
     _checked_ms: int | None = None
-    _look_ms: float = 0  # when to look for prepared transactions
-    _unlisted: bool = False  # whether the last such look was in vain or put off
+    _look_ms: int = 0  # when to look for prepared transactions
+    _unlisted: bool = True  # whether no such look was made since the watch began, or the coordinators did not tell
+    _too_old: bool = False  # whether the brokers cannot tell of prepared transactions
     _state_partitions: int = 0  # of __transaction_state
     _suspects: dict[tuple[Place, int], _Suspect] = field(default_factory=dict)
     _all_led: bool = True  # every partition of __transaction_state has a leader
@@ -524,21 +524,17 @@ class Watcher:
     def _prepared(self, now_ms: int) -> Iterator[Report]:
         """Ask the coordinators which transactions they have decided, and report those that they do not complete."""
         started = time.monotonic()
-        self._look_ms = now_ms + REFRESH_MS
-        if now_ms < self._asking.until_ms:
-            self._unlisted = True
-            return
         try:
             known = self.cluster.prepared_transactions() if self._all_led else None
         except Unsupported:
-            self._look_ms, self._unlisted = math.inf, False
-            self.tell("not judged: which transactions stay prepared, because brokers before 3.0 do not tell")
+            if not self._too_old:
+                self.tell("not judged: which transactions stay prepared, because brokers before 3.0 do not tell")
+            self._look_ms, self._unlisted, self._too_old = now_ms + REFRESH_MS, False, True
             return
-        self._look_ms = now_ms + max(REFRESH_MS, SHARE * _since(started))
-        self._unlisted = known is None
         if known is None:
             self._coordinators_do_not_tell(started, now_ms)
             return  # whatever was prepared may still be
+        self._look_ms, self._unlisted, self._too_old = now_ms + max(REFRESH_MS, SHARE * _since(started)), False, False
         self._coordinators_tell("the coordinators tell of transactions again", now_ms)
         yield from self.prepared.take(known, self._state_partitions, now_ms)
         if self.prepared.is_unsure:
@@ -557,7 +553,8 @@ class Watcher:
         if known is None:
             self._coordinators_do_not_tell(started, now_ms)
             return None
-        self._coordinators_tell("the coordinators tell of transactions again", now_ms)
+        if not self._unlisted:  # otherwise the next look for prepared transactions shows it
+            self._coordinators_tell("the coordinators tell of transactions again", now_ms)
         for pid in producer_ids:
             self._names[pid] = known[pid].name if pid in known else self._names.get(pid, "")  # it may have expired
         while len(self._names) > MOST_NAMES:
@@ -570,6 +567,7 @@ class Watcher:
         self.blindness.begins(NO_COORDINATOR, EVERYWHERE, why, now_ms)
         if self._asking.failed(now_ms, "", _since(started)):
             self.tell(f"the coordinators do not tell of transactions now; asked again {self._asking.in_words()}")
+        self._look_ms, self._unlisted = max(self._asking.until_ms, now_ms + SHARE * _since(started)), True
 
     def _coordinators_tell(self, how: str, now_ms: int) -> None:
         """Note that the coordinators tell, or are not needed."""

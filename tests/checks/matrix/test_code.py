@@ -601,7 +601,14 @@ def test_a_sample_has_changes_of_the_kinds_that_are_asked_for(clone: Path) -> No
 
 
 WEIGHT = """from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+Grams: TypeAlias = int | None
+Heavy = Callable[[int, Grams], bool | None]
+Light = tuple[int, Grams | None]
+Any = TypeVar("Any", bound=int)
 
 @dataclass(frozen=True, slots=True)
 class Weight:
@@ -642,7 +649,7 @@ def test_the_change_that_is_shown_is_all_that_differs(clone: Path) -> None:
         assert flat.replace(before, after).split() == each.text.split()
 
 
-def test_a_sample_has_programs_only_and_no_flags_of_dataclasses(clone: Path) -> None:
+def test_a_sample_has_programs_only_and_no_flags_of_dataclasses_or_names_of_types(clone: Path) -> None:
     pytest.importorskip("cosmic_ray", reason="the extra `mutants` is not installed; `make code-mutants` installs it")
     rule = Path("reference/kafka_eos/room/weight.py")
     (clone / rule).write_text(WEIGHT, encoding="utf-8")
@@ -651,9 +658,10 @@ def test_a_sample_has_programs_only_and_no_flags_of_dataclasses(clone: Path) -> 
         compile(each.text, "mutant", "exec")
     assert code._is_program("weight == 7")
     assert not code._is_program("weight is 7"), "Python warns of it"
-    assert {each.line for each in drawn} <= {4, 10}
-    assert all("frozen=True, slots=True" in each.text for each in drawn if each.line == 4 and "@dataclass" in each.text)
-    assert any(each.line == 10 for each in drawn)
+    assert {each.line for each in drawn} <= {11, 17}
+    whole = [each.text for each in drawn if each.line == 11 and "@dataclass" in each.text]
+    assert all("frozen=True, slots=True" in text for text in whole)
+    assert any(each.line == 17 for each in drawn)
 
 
 FLOOR = """import struct

@@ -530,4 +530,4 @@ def test_coordinators_that_do_not_tell_end_a_single_look_with_2(
     written.logs[PLACE].data(7, 3, 0)
     written.known = None
     assert main(call) == 2
-    assert "not judged: which transactions hang or stay prepared, as" in capsys.readouterr().err
+    assert "not judged: which transactions hang or stay prepared;" in capsys.readouterr().err

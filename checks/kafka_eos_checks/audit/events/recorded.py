@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import INJECTED, MILLISECONDS, OF_TESTS, PHASES, MalformedHistory, wrong_time
-from kafka_eos_checks.audit.events.blocks import NOWHERE, Block, Form, integers
+from kafka_eos_checks.audit.events.blocks import NOWHERE, Block, Form
 from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.audit.segments.strings import hashes
 
@@ -695,7 +695,7 @@ class _Columns:
 
         asked = np.zeros(len(self.asked), ASKED)
         by, asked["name"], offsets = _transposed(self.asked, 3)
-        asked["offset"], asked["at"] = self._integers(offsets), rows["at"][by]
+        asked["offset"], asked["at"] = self._integers(offsets, rows["at"][by]), rows["at"][by]
         asked["attempt"] = joined_hashes(rows["process"][by], number[by])
 
         given = np.flatnonzero((use == INPUT) & (rows["offset"] != NOWHERE))
@@ -760,8 +760,9 @@ class _Columns:
             found[name] = requests[name][of]
         asked = _first_asked(requests, gives)[of]
         found["asked"], found["asked_at"] = requests["order"][asked], requests["at"][asked]
-        found["pid"] = np.concatenate([requests["pid"][own], self._integers(next_pid)])
-        found["epoch"] = np.maximum(np.concatenate([requests["epoch"][own], self._integers(next_epoch)]), -1)
+        next_pid, next_epoch = (self._integers(column, requests["at"][given]) for column in (next_pid, next_epoch))
+        found["pid"] = np.concatenate([requests["pid"][own], next_pid])
+        found["epoch"] = np.maximum(np.concatenate([requests["epoch"][own], next_epoch]), -1)
         found = found[np.lexsort((found["epoch"], found["client"], found["pid"]))]
         named = found[["pid", "client", "epoch"]]
         first = np.flatnonzero(np.append(True, named[1:] != named[:-1])[: len(of)])
@@ -788,7 +789,7 @@ class _Columns:
         for name in ("pid", "epoch", "order", "at"):
             found[name] = requests[name][of]
         found["step"], found["group"] = step, group[of]
-        found["key"] = joined_hashes(name_hashes(group[of], forms["place"][of]), self._integers(offset))
+        found["key"] = joined_hashes(name_hashes(group[of], forms["place"][of]), np.array(offset, np.int64))
         with_epoch: Rows = found[found["epoch"] != NOWHERE]
         return with_epoch
 
@@ -808,12 +809,13 @@ class _Columns:
         sizes = np.concatenate(self.sizes)
         return key_hashes(np.frombuffer(b"".join(self.texts), np.uint8), np.cumsum(sizes) - sizes, sizes, topic)
 
-    def _integers(self, column: Sequence[int | None]) -> Ints:
-        """Numbers, :data:`NOWHERE` for None."""
+    def _integers(self, column: Sequence[int], at: Ints) -> Ints:
+        """Numbers, shape of their places; raises :class:`MalformedHistory` at the first one of more than 64 bits."""
         try:
-            return integers(column)
+            return np.array(column, np.int64)
         except OverflowError:
-            raise MalformedHistory(self.source, int(self.at[0][0]), "a number of more than 64 bits") from None
+            wrong = next(row for row, number in enumerate(column) if not -(1 << 63) <= number < 1 << 63)
+            raise MalformedHistory(self.source, int(at[wrong]), "a number of more than 64 bits") from None
 
 
 def _span(at: Ints, order: Ints) -> tuple[int, int, int, bool]:

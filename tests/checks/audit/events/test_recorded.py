@@ -259,10 +259,18 @@ def test_an_input_may_be_in_a_partition_that_no_event_names() -> None:
     ("wrong", "reason"),
     [
         ({"offset": 1 << 63}, "a number of more than 64 bits"),
+        (
+            {"action": "CommitOffsets", "phase": "invoke", "group": "g", "detail": {"offsets": {"0": 1 << 63}}},
+            "a number of more than 64 bits",
+        ),
+        (
+            {"action": "EndTxn", "producer_id": 7, "detail": {"next_producer_id": 1 << 63, "next_producer_epoch": 0}},
+            "a number of more than 64 bits",
+        ),
         ({"time_us": 1_764_500_000_123}, "time_us 1764500000123 seems to be in milliseconds; "),
     ],
 )
-def test_a_number_that_cannot_be_is_refused_with_its_own_place(wrong: dict[str, int], reason: str) -> None:
+def test_a_number_that_cannot_be_is_refused_with_its_own_place(wrong: dict[str, Any], reason: str) -> None:
     send = {"action": "Send", "phase": "ok", "topic": "t", "partition": 0}
     with pytest.raises(MalformedHistory) as caught:
         columns({**send, "offset": 3}, {**send, **wrong}, {**send, "offset": 4})
