@@ -121,7 +121,7 @@ def _statements(node: Any) -> Iterator[Edit]:
     for statement in node.children:
         kind, word = statement.type, getattr(statement, "value", "")
         if (
-            kind in {"atom_expr", "raise_stmt", "del_stmt", "assert_stmt", "yield_expr"}
+            kind in {"atom_expr", "raise_stmt", "del_stmt", "yield_expr"}
             or (kind == "expr_stmt" and _rebinds(*statement.children[:2]))
             or ("return" in {kind.removesuffix("_stmt"), word} and not ends)
             or word in {"break", "continue"}
