@@ -1,3 +1,4 @@
+import shutil
 import signal
 import socket
 import struct
@@ -15,13 +16,16 @@ from kafka_eos.server.schemas import served_codec
 from kafka_eos.wire.protocol import MalformedMessage
 from kafka_eos_checks.brokers import brokers
 from kafka_eos_checks.brokers.brokers import (
+    BROKER,
     KEPT_FILES,
+    SMALL_JAVA,
     Broker,
     BrokerFailed,
     Cluster,
     ask,
     coordinator_partition,
     free_ports,
+    java_command,
 )
 from kafka_eos_checks.brokers.jars import have_jars
 
@@ -30,6 +34,28 @@ def test_free_ports_are_distinct() -> None:
     ports = free_ports(12)
     assert len(set(ports)) == 12
     assert all(1024 <= port < 65536 for port in ports)
+
+
+def test_programs_of_a_release_share_the_classes_that_one_of_its_brokers_has_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "classes.jsa"
+    (tmp_path / "jars").mkdir()
+    monkeypatch.setattr(brokers, "need_jars", lambda _: tmp_path / "jars")
+    monkeypatch.setattr(brokers, "class_archive", lambda *_: archive)
+    monkeypatch.setattr(shutil, "which", lambda _: "/java")
+    java_command("Tool", "list")
+    java_command(BROKER, java=("java",))
+    assert not archive.exists()
+    java_command(BROKER)
+    assert archive.exists(), "the mark that a later broker writes"
+    archive.write_bytes(b"\xa8\xab\x0b\xf0")
+    shared = [*SMALL_JAVA, "-Xlog:disable", f"-XX:SharedArchiveFile={archive}", "-cp", f"{tmp_path}/jars/*"]
+    assert java_command("Tool", "list") == [*shared, "Tool", "list"]
+    assert java_command(BROKER) == [*shared, BROKER]
+    assert java_command("Tool", java=("java", "-Xmx1g")) == ["java", "-Xmx1g", "-cp", f"{tmp_path}/jars/*", "Tool"]
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert java_command("Tool") == [*SMALL_JAVA, "-cp", f"{tmp_path}/jars/*", "Tool"]
 
 
 def test_each_broker_gets_a_configuration_of_its_own_on_the_loopback_interface(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +29,7 @@ from kafka_eos_checks.conform import outages
 from kafka_eos_checks.conform.command import _mechanisms
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, Request, asked
 from kafka_eos_checks.conform.outages import OPEN_MS, Commands, Interrupting, OutageFailed, Outages, interrupted
-from kafka_eos_checks.conform.quotient import Edge, Quotient, step_of
+from kafka_eos_checks.conform.quotient import Edge, Quotient, explored, step_of
 from kafka_eos_checks.conform.result import Report, story
 from kafka_eos_checks.conform.run import PLAYS, Counts, Difference, Diverged, Found, Play, Result
 from kafka_eos_checks.conform.session import Target, conform, open_session, repeat
@@ -45,9 +44,8 @@ from .test_conform import MACHINES, call, coordinators, leaders, served
 NOTHING = Commands(stop="true", start="true")
 
 
-@cache
 def quotient(name: str) -> Quotient:
-    return Quotient(next(each for each in MECHANISMS if each.name == name), VERSION_2).explore()
+    return explored(next(each for each in MECHANISMS if each.name == name), VERSION_2)
 
 
 def state_after(graph: Quotient, edge: Edge) -> Visible:

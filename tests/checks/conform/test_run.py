@@ -10,7 +10,7 @@ from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos_checks.conform.known import Cause
 from kafka_eos_checks.conform.mechanisms import IDEMPOTENCE, TRANSACTIONS, Request
 from kafka_eos_checks.conform.observation import STABLE, WATERMARK
-from kafka_eos_checks.conform.quotient import Edge, Quotient, edge_of, steps
+from kafka_eos_checks.conform.quotient import Edge, Quotient, edge_of, explored, steps
 from kafka_eos_checks.conform.result import Report
 from kafka_eos_checks.conform.run import (
     BUSY,
@@ -126,7 +126,7 @@ def test_a_divergence_that_the_shortest_way_does_not_show_stays_one(monkeypatch:
 def test_a_divergence_that_needs_a_history_is_shown_after_the_last_requests_of_it(
     needed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quotient = Quotient(TRANSACTIONS, VERSION_2).explore()
+    quotient = explored(TRANSACTIONS, VERSION_2)
     stage: Any = SimpleNamespace(repeats=lambda: 0, second=None)
     runner = Runner(quotient, lambda: stage)
     play = runner._begin()
@@ -230,7 +230,7 @@ def test_what_diverges_on_the_way_to_an_edge_says_nothing_of_the_edge() -> None:
 def test_an_edge_out_of_reach_says_whether_what_is_in_the_way_diverges_and_comes_after_it(
     failure: Found, said: str
 ) -> None:
-    quotient = Quotient(TRANSACTIONS, VERSION_2).explore()
+    quotient = explored(TRANSACTIONS, VERSION_2)
     stage: Any = SimpleNamespace()
     runner = Runner(quotient, lambda: stage)
     begins = {arc.edge for arc in quotient.arcs[0]}

@@ -183,6 +183,7 @@ def found_by_tlc(models: list[Model]) -> Iterator[Outcome]:
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A clone with tests that pass, fail and are skipped."""
     monkeypatch.setattr(findings_command, "CLONE", tmp_path)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # every pytest would import Hypothesis and its like
     (tmp_path / "test_it.py").write_text(
         "import pytest\ndef test_good(): pass\ndef test_bad(): assert 0\n"
         "@pytest.mark.skip(reason='no jars')\ndef test_left_out(): pass\n"
