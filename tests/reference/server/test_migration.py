@@ -253,7 +253,7 @@ def test_a_group_of_another_protocol_does_not_become_one_of_consumers(wire: Wire
 
 
 def test_a_member_of_the_classic_protocol_is_refused_for_the_same_reasons_as_in_a_classic_group(wire: Wire) -> None:
-    """Kafka: GroupMetadataManager.validateConsumerGroupMember, validateClassicGroupSync."""
+    """Kafka: GroupMetadataManager.validateConsumerGroupMember, classicGroupSyncToConsumerGroup."""
     beat(wire, "new", 0)
     member = str(join(wire, version=3, GroupInstanceId=None)["MemberId"])
     static = str(join(wire, GroupInstanceId="i")["MemberId"])

@@ -17,6 +17,7 @@ from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos.formats.transaction_log import TransactionState
 from kafka_eos.server.cluster import NothingStored
 from kafka_eos.server.faults import Faults, MalformedPlan, read_plan
+from kafka_eos.server.handlers import logs
 from kafka_eos.server.network import Server
 from kafka_eos.server.schemas import served_codec
 from kafka_eos.server.threaded import ServedCluster
@@ -431,13 +432,17 @@ def test_a_transaction_whose_markers_are_delayed_is_pending_until_they_are_writt
     assert added_error(answer) == ErrorCode.NONE
 
 
-def test_a_leader_tries_again_for_a_while_to_add_a_partition_to_a_transaction(start: Start, connect: Connect) -> None:
+def test_a_leader_tries_again_for_a_while_to_add_a_partition_to_a_transaction(
+    start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = start()
     client = connect(cluster)
     producer_id, epoch = client.begin()
     tally = cluster.fault("delay-markers", api="EndTxn", nth=1, seconds=0.05)
     assert client.commit((producer_id, epoch)) == ErrorCode.NONE
-    assert client.produce(producer=(producer_id, epoch + 1), name="x") == ErrorCode.NONE
+    with monkeypatch.context() as slow:  # a slow machine is no reason to give up
+        slow.setattr(logs, "ADD_PARTITIONS_MAX_MS", 60_000)
+        assert client.produce(producer=(producer_id, epoch + 1), name="x") == ErrorCode.NONE
     cluster.fault("delay-markers", api="EndTxn", nth=1, seconds=100)
     assert client.commit((producer_id, epoch + 1)) == ErrorCode.NONE
     client.send_batch(producer=(producer_id, epoch + 2), name="x")
