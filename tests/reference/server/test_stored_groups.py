@@ -97,7 +97,10 @@ def stored(wire: Wire) -> list[tuple[int, Message, Message | None]]:
 
 
 def test_the_records_of_a_group_are_those_of_kafka(wire: Wire) -> None:
-    """Kafka: GroupCoordinatorRecordHelpers; what the server leaves out is said in stored_groups.py."""
+    """What the server leaves out is told by the docstring of its module.
+
+    Kafka: GroupCoordinatorRecordHelpers.
+    """
     wire.topic("x")
     topic = wire.cluster.topics["t"].topic_id
     more = {"SubscribedTopicRegex": "x.*", "ServerAssignor": "range", "RackId": "r", "SubscribedTopicNames": ["t", "s"]}
