@@ -1,4 +1,4 @@
-"""What to change in a Python module beyond the operators and constants that Cosmic Ray changes.
+"""Changes of a Python module that leave something out or mix something up; Cosmic Ray makes the others.
 
 Mistakes that people make are often something left out or something mixed up: a condition, a statement, an argument, the
 other part of a sum, a field of the same object, a parameter of the same type. Here are these, and a changed value in a
@@ -24,7 +24,7 @@ KINDS = (
     "eos/Statement",
     "eos/Text",
 )
-"""What is left out (argument, element, operand, statement) or changed, in names like ``core/NumberReplacer``."""
+"""The kinds of changes, named as Cosmic Ray names its own (``core/NumberReplacer``)."""
 
 _OPERANDS = {"and_test", "or_test", "arith_expr", "expr", "and_expr", "term"}
 _EITHER = {"and", "or", "+", "|", "&", "*"}
@@ -144,7 +144,7 @@ def _listed(node: Any) -> list[Any]:
 
 
 def _without(kind: str, node: Any, first: Any) -> Edit:
-    """One element left out, and the comma behind it."""
+    """An element is left out, with the comma behind it."""
     place = node.children.index(first)
     behind = [part for part in node.children[place:] if _code(part) == ","]
     return Edit(kind, first.start_pos, (behind[0] if behind else node).end_pos, "")
@@ -172,7 +172,7 @@ def _operands(parts: Sequence[Any]) -> Iterator[Edit]:
 
 
 def _calls(function: Any, given: Any) -> Iterator[Edit]:
-    """One argument of a function that takes the least, sorts, and the like, in the place of its result."""
+    """A call of a function such as ``min`` or ``sorted`` is replaced by one of its arguments."""
     if getattr(function, "value", "") in _ONE_PART and given.type == "trailer":
         node = given.children[1]
         for argument in _listed(node) if node.type == "arglist" else [node]:

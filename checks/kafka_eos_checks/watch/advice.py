@@ -164,7 +164,11 @@ def stays_prepared(report: Report, tools: Tools) -> Report:
 
 
 def _if_never_completed(number: str) -> str:
-    """What to do about a decided transaction, whose partition of the coordinators' topic has a number ("": unknown)."""
+    """Why a decided transaction is not completed, and what to do.
+
+    Args:
+        number: that of its partition of the coordinators' topic, as in ``-7``; "" for not known.
+    """
     words = "its coordinator waits for a partition that has no leader (the command shows these) or too few replicas in "
     words += "sync (--under-min-isr-partitions instead). If there is none, it waits for an answer that does not come: "
     words += f"restart the broker that leads {'' if number else 'its partition of '}{TRANSACTION_TOPIC}{number}. The "

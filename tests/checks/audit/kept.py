@@ -82,7 +82,7 @@ def run(*arguments: Any, **options: Any) -> audit.Audit:
 
 
 def _counts(figures: Iterable[tuple[str, Figures]]) -> Iterator[str]:
-    """One line with the figures of all rules that are not 0, if there are any."""
+    """The figures of the rules that are not 0, in one line; no line if all are 0."""
     counted = (
         f"{name}: {', '.join(f'{key} {value}' for key, value in sorted(own.items()) if value)}"
         for name, own in sorted(figures)

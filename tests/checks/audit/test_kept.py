@@ -1,4 +1,4 @@
-"""What is kept of findings belongs to a test, and anything else that is told is noticed."""
+"""The kept texts of findings: each belongs to a test, and a finding that differs from its text is noticed."""
 
 import ast
 import sys

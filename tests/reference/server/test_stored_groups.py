@@ -97,7 +97,7 @@ def stored(wire: Wire) -> list[tuple[int, Message, Message | None]]:
 
 
 def test_the_records_of_a_group_are_those_of_kafka(wire: Wire) -> None:
-    """What the server leaves out is told by the docstring of its module.
+    """Each record is compared field by field; the module ``stored_groups`` says what the server leaves out.
 
     Kafka: GroupCoordinatorRecordHelpers.
     """
