@@ -14,13 +14,11 @@ import os
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
@@ -44,7 +42,9 @@ PLUGIN = "kafka_eos_checks.matrix.reached"
 SOURCES = {"reference": "reference/kafka_eos", "checks": "checks/kafka_eos_checks"}
 COPIED = ("reference", "checks", "tests", "spec", "docs", "examples", "requirements")
 LINKED = ("build/jars", "build/libraries", ".venv")
-EXPLAINED, NOTING = (Path(__file__).with_name(name) for name in ("equivalent_code.toml", "reached.py"))
+EXPLAINED, NOTING, FORK_SERVER = (
+    Path(__file__).with_name(name) for name in ("equivalent_code.toml", "reached.py", "fork_server.py")
+)
 _GENERIC = {"Callable", "Iterable", "Iterator", "Mapping", "Sequence", "dict", "list", "set", "tuple", "type"}
 KEYS = ("file", "change", "reason")
 EXTRA = "mutants"
@@ -55,17 +55,6 @@ _NOTHING_TO_RUN = 5  # as pytest ends, if all tests are deselected
 _ENDED = re.compile(r"Timeout \(\d+:\d\d:\d\d(\.\d+)?\)!")  # as faulthandler says that it ends a test
 _WITH_JAVA = "tlc or spark or broker or java"  # marks of tests
 _QUICK, _JAVA, _ALL = f"not (thorough or {_WITH_JAVA})", f"not thorough and ({_WITH_JAVA})", "not thorough"
-
-_PYTEST = """import os, signal, sys, threading
-held = os.dup(0)
-def end():
-    os.read(held, 1)
-    os.killpg(0, signal.SIGKILL)
-threading.Thread(target=end, daemon=True).start()
-import pytest
-sys.exit(pytest.main())
-"""
-"""Runs pytest, and ends it with all that it has started as soon as the process at the other end of its input ends."""
 
 _NOT_COPIED = shutil.ignore_patterns("__pycache__")
 
@@ -298,6 +287,7 @@ class Bench:
             mutant they notice.
         marks: the expression of marks of the tests that are tried now. Of a test with parameters it may leave some out.
         measured: a lock for each run without a mutant. Benches that share them run no file of tests twice.
+        server: the :mod:`~kafka_eos_checks.matrix.fork_server` that runs pytest in the copy; None before the first run.
     """
 
     root: Path
@@ -309,6 +299,7 @@ class Bench:
     passing: set[tuple[str, str]] = field(default_factory=set)
     marks: str = ""
     measured: dict[str, Lock] = field(default_factory=dict)
+    server: subprocess.Popen[str] | None = None
 
     def __post_init__(self) -> None:
         for name in COPIED:
@@ -479,37 +470,24 @@ class Bench:
             options: further ones of pytest.
             variables: further ones of the environment; None if a mutant is tried.
         """
-        environment = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
-        inherited = [environment["PYTHONPATH"]] if environment.get("PYTHONPATH") else []
-        environment["PYTHONPATH"] = os.pathsep.join([*(str(self.folder / name) for name in SOURCES), *inherited])
-        if variables is None:
+        with_mutant = variables is None
+        if with_mutant:
             # A mutant leaves no compiled file, nor does a process that its tests start: the file would stay valid for
             # the next mutant, if that is as long and as old.
-            environment["PYTHONDONTWRITEBYTECODE"] = "1"
+            variables = {"PYTHONDONTWRITEBYTECODE": "1"}
             options = (*options, "-m", self.marks)
-        pytest = ["-c", _PYTEST, "-x", "-v", "-p", "no:cacheprovider"]
         timeout = ["-o", f"faulthandler_timeout={limit}", "-o", "faulthandler_exit_on_timeout=true"]
-        said = self.folder / "said"  # no pipe: a server that a test had no chance to end would hold it open
-        with (
-            said.open("w", encoding="utf-8") as out,
-            subprocess.Popen(
-                [sys.executable, *pytest, *timeout, *options, *tests],
-                cwd=self.folder,
-                env=environment | dict(variables or {}),
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            ) as run,
-        ):
-            try:
-                run.wait(_AROUND_TESTS + limit + _SLOWER * usual)
-            except subprocess.TimeoutExpired:
-                return NO_END
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(run.pid, signal.SIGKILL)
-        if run.returncode == 0 or (run.returncode == _NOTHING_TO_RUN and variables is not None):
+        said = self.folder / "said"
+        request = {
+            "arguments": ["-x", "-v", "-p", "no:cacheprovider", *timeout, *options, *tests],
+            "variables": dict(variables or {}),
+            "said": str(said),
+            "seconds": _AROUND_TESTS + limit + _SLOWER * usual,
+        }
+        status = self._asked(request)
+        if status is None:
+            return NO_END
+        if status == 0 or (status == _NOTHING_TO_RUN and not with_mutant):
             return ""
         text = said.read_text(encoding="utf-8", errors="replace")
         if ended := _ENDED.search(text):
@@ -517,7 +495,37 @@ class Bench:
             return f"{NO_END} {started[-1].strip() if started else ''}".strip()
         summary = text.rpartition(" short test summary info ")[2].splitlines()  # a log has lines with ERROR, too
         failed = [line for line in summary if line.startswith(("FAILED ", "ERROR "))]
-        return failed[0].partition(" - ")[0].partition(" ")[2] if failed else f"{ENDED} {run.returncode}"
+        return failed[0].partition(" - ")[0].partition(" ")[2] if failed else f"{ENDED} {status}"
+
+    def _asked(self, request: Mapping[str, Any]) -> int | None:
+        """The answer of the fork server; the first request starts it."""
+        if self.server is None:
+            environment = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
+            inherited = [environment["PYTHONPATH"]] if environment.get("PYTHONPATH") else []
+            environment["PYTHONPATH"] = os.pathsep.join([*(str(self.folder / name) for name in SOURCES), *inherited])
+            self.server = subprocess.Popen(
+                [sys.executable, "-P", str(FORK_SERVER)],
+                cwd=self.folder,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        assert self.server.stdin is not None
+        assert self.server.stdout is not None
+        print(json.dumps(request), file=self.server.stdin, flush=True)
+        answer = self.server.stdout.readline()
+        if not answer:
+            raise UnusableCode(f"the process that starts pytest ended with {self.server.wait()}")
+        status: int | None = json.loads(answer)
+        return status
+
+    def close(self) -> None:
+        """End the fork server, and a pytest that it runs."""
+        if self.server is not None:
+            self.server.communicate()
+            self.server = None
 
 
 def _under(keys: Mapping[str, str], failed: str) -> str:

@@ -16,6 +16,7 @@ changes a value in a text.
 import argparse
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -86,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = []
         with (
             tempfile.TemporaryDirectory(prefix="kafka-eos-code-") as name,
+            ExitStack() as ends,
             progress_console.status("copying") as status,
         ):
             cache, measured = ResultCache(cache_folder("code")), dict[str, Lock]()
@@ -100,6 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
                 )
                 for place in range(arguments.jobs)
             ]
+            for bench in benches:
+                ends.callback(bench.close)
             for package, mutants in drawn.items():
                 trusted = {each for each in mutants if arguments.trust and each.entry in reasons}
                 tried = [each for each in mutants if each not in trusted]

@@ -93,8 +93,10 @@ def few_plugins() -> Iterator[None]:
 
 
 @pytest.fixture
-def bench(clone: Path, tmp_path: Path) -> Bench:
-    return Bench(root=clone, folder=tmp_path / "copy", cache=ResultCache(tmp_path / "cache"))
+def bench(clone: Path, tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(root=clone, folder=tmp_path / "copy", cache=ResultCache(tmp_path / "cache"))
+    yield bench
+    bench.close()
 
 
 NOTICED = [mutant("weight < most", "True"), mutant("weight < most", "False")]
@@ -102,14 +104,15 @@ LEFT = mutant("= 7", "= 8")
 
 
 @pytest.fixture(scope="module")
-def judged(few_plugins: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, list[Fate]]:
+def judged(few_plugins: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, list[Fate]]]:
     """A bench on which three mutants were judged, and their fates."""
     folder = tmp_path_factory.mktemp("judged")
     bench = Bench(root=made(folder / "clone"), folder=folder / "copy", cache=ResultCache(folder / "cache"))
     seen: list[Fate] = []
     fates = code.judged([bench], [*NOTICED, LEFT], seen.append)
     assert seen == fates
-    return bench, fates
+    yield bench, fates
+    bench.close()
 
 
 @pytest.fixture
@@ -487,6 +490,8 @@ def test_benches_of_one_call_run_no_file_of_tests_twice_without_a_mutant(
     fates: list[Fate] = []
     code.judged(benches, NOTICED, fates.append)
     assert [fate.is_killed for fate in fates] == [True, True]
+    for bench in benches:
+        bench.close()
     assert sorted(ran.read_text(encoding="utf-8").split()) == ["test_others", "test_rule"]
 
 
@@ -537,6 +542,7 @@ def test_the_command_fails_if_a_mutant_survives_or_an_explained_one_does_not(
 ) -> None:
     one, two = mutant("= 7", "= 8"), mutant("weight < most", "False")
     asked: list[tuple[int, int, str]] = []
+    closed: list[object] = []
 
     def sample(root: Path, files: list[Path], count: int, seed: int, kinds: str) -> list[CodeMutant]:
         asked.append((count, seed, kinds))
@@ -551,7 +557,7 @@ def test_the_command_fails_if_a_mutant_survives_or_an_explained_one_does_not(
 
     monkeypatch.setattr(code, "sample", sample)
     monkeypatch.setattr(code, "judged", judged)
-    monkeypatch.setattr(code, "Bench", SimpleNamespace)
+    monkeypatch.setattr(code, "Bench", lambda **given: SimpleNamespace(**given, close=lambda: closed.append(given)))
     monkeypatch.setattr(code, "read_explained", lambda: {each.entry: "why" for each in [one][:explained]})
     call = [
         "check",
@@ -568,7 +574,7 @@ def test_the_command_fails_if_a_mutant_survives_or_an_explained_one_does_not(
         *["--trust"][:trust],
     ]
     assert cli.main([*call, "--json", str(tmp_path / "code.json")]) == status
-    assert asked == [(2, 5, "eos/*")]
+    assert (asked, len(closed)) == ([(2, 5, "eos/*")], 3)
     (verdict,) = read_verdicts(tmp_path / "code.json")
     untried = explained and trust
     assert (verdict.name, verdict.ok, verdict.figures["killed"]) == ("matrix", status == 0, 1 + noticed - untried)
