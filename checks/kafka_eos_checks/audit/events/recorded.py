@@ -64,14 +64,10 @@ REQUESTING = np.dtype(
 )
 """A request, or a declaration of an application."""
 WITHIN, ENDED = 1, 2  # it neither gives nor fences an epoch, and was not refused; it ended a transaction
-EPOCH = np.dtype(
-    [
-        *(("pid", "i8"), ("client", "u8"), ("epoch", "i8")),  # the epoch is -1 without one
-        *(("order", "i8"), ("at", "i8")),  # the least ones
-        *(("asked", "i8"), ("asked_at", "i8")),  # the same, of an epoch that was given those of its first request
-    ]
-)
-"""The requests of a client with a producer id and epoch."""
+EPOCH = np.dtype([("pid", "i8"), ("client", "u8"), ("epoch", "i8"), ("order", "i8"), ("at", "i8")])
+"""A client has a producer id and epoch since its first request with them, or since the one by which it got them."""
+EPOCH_REQUEST = np.dtype([*EPOCH.descr, ("given", "?")])
+"""A request of a client for an epoch, or the answer by which it was given one."""
 REFUSAL = np.dtype([("pid", "i8"), ("epoch", "i8"), ("order", "i8"), ("at", "i8"), ("of_epoch", "?")])
 """A producer is refused for good: because of its epoch, or for another reason."""
 OFFSET_STEP = np.dtype(
@@ -311,6 +307,7 @@ class Told(NamedTuple):
         rows: the events that rules join, dtype :data:`TOLD`; with :data:`OTHER`, those that only commit offsets.
         requests: requests, dtype :data:`REQUESTING`.
         epochs: producer ids and epochs of requests, dtype :data:`EPOCH`.
+        epoch_requests: dtype :data:`EPOCH_REQUEST`.
         refusals: dtype :data:`REFUSAL`.
         offset_steps: steps of transactions with offsets, dtype :data:`OFFSET_STEP`.
         declared: declarations of applications, dtype :data:`REQUESTING`.
@@ -325,6 +322,7 @@ class Told(NamedTuple):
     rows: Rows
     requests: Rows
     epochs: Rows
+    epoch_requests: Rows
     refusals: Rows
     offset_steps: Rows
     declared: Rows
@@ -729,7 +727,8 @@ class _Columns:
             facts,
             rows,
             requesting[~asks["declares"]] if self.facts.declared else requesting,
-            self._epochs(requesting, asks["gives"]),
+            self._epochs(requesting),
+            _epoch_requests(requesting, asks["gives"]),
             self._refusals(requesting),
             self._offset_steps(requesting, by_group, asks),
             requesting[asks["declares"]],
@@ -750,7 +749,7 @@ class _Columns:
             action, _, topic, _, _ = forms[pair // len(groups)]
             self.facts.asked.add(action, topic, groups[pair % len(groups)])
 
-    def _epochs(self, requests: Rows, gives: NDArray[np.uint8]) -> Rows:
+    def _epochs(self, requests: Rows) -> Rows:
         """The producer ids and epochs in requests, and those that answers to ``EndTxn`` give."""
         given, next_pid, next_epoch = _transposed(self.following, 3)
         own = np.flatnonzero(requests["pid"] >= 0)
@@ -758,8 +757,6 @@ class _Columns:
         found = np.zeros(len(of), EPOCH)
         for name in ("order", "at", "client"):
             found[name] = requests[name][of]
-        asked = _first_asked(requests, gives)[of]
-        found["asked"], found["asked_at"] = requests["order"][asked], requests["at"][asked]
         next_pid, next_epoch = (self._integers(column, requests["at"][given]) for column in (next_pid, next_epoch))
         found["pid"] = np.concatenate([requests["pid"][own], next_pid])
         found["epoch"] = np.maximum(np.concatenate([requests["epoch"][own], next_epoch]), -1)
@@ -767,7 +764,7 @@ class _Columns:
         named = found[["pid", "client", "epoch"]]
         first = np.flatnonzero(np.append(True, named[1:] != named[:-1])[: len(of)])
         least: Rows = found[first]
-        for name in ("order", "at", "asked", "asked_at") if len(of) else ():
+        for name in ("order", "at") if len(of) else ():
             least[name] = np.minimum.reduceat(found[name], first)
         return least
 
@@ -823,24 +820,14 @@ def _span(at: Ints, order: Ints) -> tuple[int, int, int, bool]:
     return int(at.min()), int(order.min()), int(order.max()), bool((order[1:] >= order[:-1]).all())
 
 
-def _first_asked(requests: Rows, gives: NDArray[np.uint8]) -> Ints:
-    """For an epoch that was given, the client's first request for one since it was given the one before, shape (n,).
-
-    For any other request it is its own row, and for all if they are not in order where they are.
-
-    Args:
-        requests: the requests, dtype :data:`REQUESTING`.
-        gives: 1 for a request of an epoch, 2 if it was given, 0 for any other.
-    """
-    asked = np.arange(len(requests))
+def _epoch_requests(requests: Rows, gives: NDArray[np.uint8]) -> Rows:
+    """The requests for epochs, and the answers that give them; ``gives``: as in :data:`FORM`."""
     own = np.flatnonzero(gives)
-    if not len(own) or (requests["order"][1:] < requests["order"][:-1]).any():
-        return asked
-    own = own[np.argsort(requests["client"][own], kind="stable")]
-    client, is_given = requests["client"][own], gives[own] == 2
-    begins = np.append(True, (client[1:] != client[:-1]) | is_given[:-1])
-    asked[own[is_given]] = own[np.flatnonzero(begins)[np.cumsum(begins) - 1][is_given]]
-    return asked
+    found = np.zeros(len(own), EPOCH_REQUEST)
+    for name in EPOCH.names or ():
+        found[name] = requests[name][own]
+    found["given"] = gives[own] == 2
+    return found
 
 
 def _again(pid: Ints, epoch: Ints, ends: NDArray[np.uint8]) -> NDArray[np.bool_]:

@@ -11,6 +11,7 @@ stage                       mapped over                  rows
 :func:`end_bucket`          transactions                 proved subjects, and the suspect transactions
 :func:`follow_bucket`       processes                    steps of readers, but those in chains of moves within a range
 :func:`look_bucket`         blocks of offsets            records that readers passed over
+:func:`epoch_bucket`        clients                      the epochs that they were given, since the requests for them
 :func:`producer_bucket`     producer ids                 proved refusals and sent offsets, and the suspects
 :func:`member_bucket`       groups                       proved generations, and the suspects' events
 :func:`pick_requests`       clients                      places of the requests of suspect producers, by range
@@ -88,6 +89,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     COVERING,
     DECLARED,
     ENDINGS,
+    EPOCHS,
     EVENTS,
     FACTS,
     FAILED,
@@ -133,6 +135,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     end_bucket,
     end_group_log,
     end_log,
+    epoch_bucket,
     fetch_records,
     follow_bucket,
     input_bucket,
@@ -324,6 +327,11 @@ class Histories:
         return any(run.valued for run in self.runs)
 
     @property
+    def ordered(self) -> set[str]:
+        """The runs that have an order."""
+        return {run.run for run in self.runs if run.ordered}
+
+    @property
     def buckets(self) -> int:
         """The number of buckets of values, transactions, processes, and blocks of offsets."""
         return self.named.buckets
@@ -497,7 +505,9 @@ class Histories:
         engine = self.engine
         decided = {run.run: (run, bool(self.groups) and run.last_ms + SKEW_MS <= self.reach) for run in self.runs}
         join = partial(producer_bucket, runs=decided, logs=self.group_logs_chosen)
-        joined = engine.regroup(join, [PRODUCERS], self.read, self.covers, label="producers")
+        date = partial(epoch_bucket, ordered=self.ordered, buckets=self.buckets)
+        epochs = engine.regroup(date, [EPOCHS], self.read, label="epochs")
+        joined = engine.regroup(join, [PRODUCERS], self.read, epochs, self.covers, label="producers")
         asked = FIGURES, ACCUSED, LINKS, NAMED_BY
         figures, accused, links_told, named_told = yield [(kind, [joined]) for kind in asked]
         self._count(figures)
@@ -673,8 +683,7 @@ class Histories:
         accused = defaultdict[str, list[Accused]](list)
         for (number, _), own in self.accused.items():
             accused[self.runs[number].run].append(own)
-        ordered = {run.run for run in self.runs if run.ordered}
-        pick = partial(pick_requests, accused=accused, whole=whole, ordered=ordered, starts=self.starts)
+        pick = partial(pick_requests, accused=accused, whole=whole, ordered=self.ordered, starts=self.starts)
         return self.engine.regroup(pick, [CLIENTS, APPLIED], self.read, label="suspects' requests")
 
     def _judge_requests(self, reading: Reading, whole: Collection[str], events: Any, records: Any) -> list[Any]:
