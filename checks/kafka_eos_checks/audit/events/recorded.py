@@ -24,7 +24,7 @@ from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.audit.segments.strings import hashes
 
 AT_BITS = 42  # bits of a place in a file; the bits above have the file's number
-CHUNK_EVENTS = 65_536
+CHUNK_EVENTS = 262_144  # that become columns together; measured: with a quarter of it an event takes 5 % longer
 Hashes = NDArray[np.uint64]
 Rows = NDArray[np.void]
 

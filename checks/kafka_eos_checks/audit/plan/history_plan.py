@@ -47,10 +47,10 @@ from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks.audit.engines.engine import Engine
 from kafka_eos_checks.audit.engines.rounds import Part, together
 from kafka_eos_checks.audit.events.history_files import (
-    RANGE_BYTES,
     Range,
     files_of,
     line_of,
+    range_bytes_of,
     ranges_of,
 )
 from kafka_eos_checks.audit.events.recorded import (
@@ -185,7 +185,7 @@ def judge_histories(
     engine: Engine,
     *,
     check_crc: bool = True,
-    range_bytes: int = RANGE_BYTES,
+    range_bytes: int | None = None,
     split_bytes: int = SPLIT_BYTES,
 ) -> tuple[int, Join]:
     """Judge histories by the logs of the brokers they were recorded with, which are read for this alone.
@@ -196,7 +196,8 @@ def judge_histories(
         moments: the moments of the logs.
         engine: the engine that runs the plan.
         check_crc: whether to compare each batch with its CRC.
-        range_bytes: size of the pieces of histories; the result does not depend on it.
+        range_bytes: size of the pieces of histories, None for one that suits their size; the result does not depend
+            on it.
         split_bytes: size of the splits of logs; the result does not depend on it.
 
     Returns:
@@ -213,10 +214,11 @@ def judge_histories(
 
 
 def read_histories(
-    histories: Sequence[Path], logs: Sequence[PartitionLog], engine: Engine, *, range_bytes: int = RANGE_BYTES
+    histories: Sequence[Path], logs: Sequence[PartitionLog], engine: Engine, *, range_bytes: int | None = None
 ) -> "Histories":
     """Read histories that are to be judged by logs; arguments and errors as of :func:`judge_histories`."""
     files = [file for path in histories for file in files_of(path)]
+    range_bytes = range_bytes_of(files) if range_bytes is None else range_bytes
     parts = [(number, part) for number, file in enumerate(files) for part in ranges_of(file, range_bytes)]
     size = sum(part.size for _, part in parts)
     log_bytes = sum(sizes_of([log.file(name) for log in logs if log.has_records for name in log.segments]))
