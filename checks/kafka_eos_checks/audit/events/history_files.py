@@ -17,7 +17,8 @@ from kafka_eos_checks.audit.segments.headers import Ints
 
 SUFFIXES = (".jsonl", ".parquet")
 READ_BYTES = 1 << 18  # of lines at once; measured: with a quarter of it an event takes an eighth longer
-RANGE_BYTES = 32 << 20  # of lines in a task
+RANGE_BYTES, MOST_RANGE_BYTES = 32 << 20, 128 << 20  # of lines in a task: of a short history, and of a long one
+RANGES = 256  # a history of more ranges has larger ones, because each has rows of all kinds for all buckets
 
 
 def is_history(path: Path) -> bool:
@@ -67,6 +68,12 @@ class Range(NamedTuple):
     end: int
     size: int
     first: int
+
+
+def range_bytes_of(files: Iterable[Path]) -> int:
+    """How many bytes the ranges of some files have."""
+    size = sum(file.stat().st_size for file in files if file.suffix != ".parquet")
+    return min(max(size // RANGES, RANGE_BYTES), MOST_RANGE_BYTES)
 
 
 def ranges_of(file: Path, range_bytes: int = RANGE_BYTES) -> list[Range]:

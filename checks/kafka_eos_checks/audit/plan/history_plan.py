@@ -11,6 +11,7 @@ stage                       mapped over                  rows
 :func:`end_bucket`          transactions                 proved subjects, and the suspect transactions
 :func:`follow_bucket`       processes                    steps of readers, but those in chains of moves within a range
 :func:`look_bucket`         blocks of offsets            records that readers passed over
+:func:`epoch_bucket`        clients                      the epochs that they were given, since the requests for them
 :func:`producer_bucket`     producer ids                 proved refusals and sent offsets, and the suspects
 :func:`member_bucket`       groups                       proved generations, and the suspects' events
 :func:`pick_requests`       clients                      places of the requests of suspect producers, by range
@@ -46,10 +47,10 @@ from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks.audit.engines.engine import Engine
 from kafka_eos_checks.audit.engines.rounds import Part, together
 from kafka_eos_checks.audit.events.history_files import (
-    RANGE_BYTES,
     Range,
     files_of,
     line_of,
+    range_bytes_of,
     ranges_of,
 )
 from kafka_eos_checks.audit.events.recorded import (
@@ -88,6 +89,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     COVERING,
     DECLARED,
     ENDINGS,
+    EPOCHS,
     EVENTS,
     FACTS,
     FAILED,
@@ -133,6 +135,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     end_bucket,
     end_group_log,
     end_log,
+    epoch_bucket,
     fetch_records,
     follow_bucket,
     input_bucket,
@@ -182,7 +185,7 @@ def judge_histories(
     engine: Engine,
     *,
     check_crc: bool = True,
-    range_bytes: int = RANGE_BYTES,
+    range_bytes: int | None = None,
     split_bytes: int = SPLIT_BYTES,
 ) -> tuple[int, Join]:
     """Judge histories by the logs of the brokers they were recorded with, which are read for this alone.
@@ -193,7 +196,8 @@ def judge_histories(
         moments: the moments of the logs.
         engine: the engine that runs the plan.
         check_crc: whether to compare each batch with its CRC.
-        range_bytes: size of the pieces of histories; the result does not depend on it.
+        range_bytes: size of the pieces of histories, None for one that suits their size; the result does not depend
+            on it.
         split_bytes: size of the splits of logs; the result does not depend on it.
 
     Returns:
@@ -210,10 +214,11 @@ def judge_histories(
 
 
 def read_histories(
-    histories: Sequence[Path], logs: Sequence[PartitionLog], engine: Engine, *, range_bytes: int = RANGE_BYTES
+    histories: Sequence[Path], logs: Sequence[PartitionLog], engine: Engine, *, range_bytes: int | None = None
 ) -> "Histories":
     """Read histories that are to be judged by logs; arguments and errors as of :func:`judge_histories`."""
     files = [file for path in histories for file in files_of(path)]
+    range_bytes = range_bytes_of(files) if range_bytes is None else range_bytes
     parts = [(number, part) for number, file in enumerate(files) for part in ranges_of(file, range_bytes)]
     size = sum(part.size for _, part in parts)
     log_bytes = sum(sizes_of([log.file(name) for log in logs if log.has_records for name in log.segments]))
@@ -322,6 +327,11 @@ class Histories:
     def valued(self) -> bool:
         """Whether an event names its record by a value."""
         return any(run.valued for run in self.runs)
+
+    @property
+    def ordered(self) -> set[str]:
+        """The runs that have an order."""
+        return {run.run for run in self.runs if run.ordered}
 
     @property
     def buckets(self) -> int:
@@ -497,7 +507,9 @@ class Histories:
         engine = self.engine
         decided = {run.run: (run, bool(self.groups) and run.last_ms + SKEW_MS <= self.reach) for run in self.runs}
         join = partial(producer_bucket, runs=decided, logs=self.group_logs_chosen)
-        joined = engine.regroup(join, [PRODUCERS], self.read, self.covers, label="producers")
+        date = partial(epoch_bucket, ordered=self.ordered, buckets=self.buckets)
+        epochs = engine.regroup(date, [EPOCHS], self.read, label="epochs")
+        joined = engine.regroup(join, [PRODUCERS], self.read, epochs, self.covers, label="producers")
         asked = FIGURES, ACCUSED, LINKS, NAMED_BY
         figures, accused, links_told, named_told = yield [(kind, [joined]) for kind in asked]
         self._count(figures)
@@ -673,8 +685,7 @@ class Histories:
         accused = defaultdict[str, list[Accused]](list)
         for (number, _), own in self.accused.items():
             accused[self.runs[number].run].append(own)
-        ordered = {run.run for run in self.runs if run.ordered}
-        pick = partial(pick_requests, accused=accused, whole=whole, ordered=ordered, starts=self.starts)
+        pick = partial(pick_requests, accused=accused, whole=whole, ordered=self.ordered, starts=self.starts)
         return self.engine.regroup(pick, [CLIENTS, APPLIED], self.read, label="suspects' requests")
 
     def _judge_requests(self, reading: Reading, whole: Collection[str], events: Any, records: Any) -> list[Any]:

@@ -20,6 +20,7 @@ from kafka_eos_checks.audit.events.recorded import (
     CHANGES,
     ENDS,
     EPOCH,
+    EPOCH_REQUEST,
     GIVEN,
     MEMBERSHIP,
     OFFSET_STEP,
@@ -92,6 +93,7 @@ from kafka_eos_checks.audit.kernels.histories.requesting import (
     COUNTED,
     NAMING,
     Proved,
+    date_epochs,
     links_of,
     prove_generations,
     prove_offsets,
@@ -164,7 +166,7 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 STORE, RANGES, PIECES, GROUPS = range(90, 94)  # kinds of rows of the scan, next to those of the plan for logs
 SUSPECTS_OFFSETS, NAMED_BY, SUSPECTS_DECISIONS, EVENTS = range(94, 98)
 OFFERED = 89  # as RANGES, for the groups that read the partition
-FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(50, 59)
+FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG, EPOCHS = range(50, 60)
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR, SUSPECT_KEYS = range(60, 71)
 TANGLED, BLOCKS, DECLARED, SHOWN, CLIENTS, PRODUCERS, ACCUSED, LINKS, SUSPECTED = range(71, 80)
 SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED, APPLIED = range(80, 89)  # of applications
@@ -247,6 +249,7 @@ def _told_rows(each: Told, buckets: int, logged: Hashes) -> Iterator[Row]:
     if len(each.applied):
         yield Row(APPLIED, 0, (run, each.applied), each.applied.nbytes)
     yield from _scattered(CLIENTS, run, each.requests, "client", buckets)
+    yield from _scattered(EPOCHS, run, each.epoch_requests, "client", buckets)
     yield from _scattered(MEMBERS, run, each.members, "group", buckets)
     for rows in (each.epochs, each.refusals, each.offset_steps):
         yield from _by_bucket(PRODUCERS, run, rows, rows["pid"] % buckets)
@@ -639,6 +642,19 @@ def _blocks(ranges: Rows) -> dict[int, Rows]:
 # --- producers --------------------------------------------------------------------------------------------------------
 
 
+def epoch_bucket(
+    bucket: int,  # noqa: ARG001
+    values: Iterable[tuple[str, Rows]],
+    *,
+    ordered: Collection[str],
+    buckets: int,
+) -> Iterator[Row]:
+    """Date the epochs of some clients at the requests for them; ``ordered``: the runs that have an order."""
+    for run, own in _by_run(values, EPOCH_REQUEST).items():
+        epochs = date_epochs(own[EPOCH_REQUEST], ordered=run in ordered)
+        yield from _by_bucket(PRODUCERS, run, epochs, epochs["pid"] % buckets)
+
+
 def producer_bucket(
     bucket: int, values: Iterable[tuple[str, Rows]], *, runs: Mapping[str, tuple[RunFacts, bool]], logs: Sequence[int]
 ) -> Iterator[Row]:
@@ -655,14 +671,15 @@ def producer_bucket(
     counted = counted[np.isin(counted["log"], logs)]
     for name, own in by_run.items():
         run, decided = runs[name]
-        refusals, known = own[REFUSAL], {"ordered": run.ordered, "straight": run.straight}
+        refusals = own[REFUSAL]
         refused_ones = Proved(np.unique(refusals["pid"]))  # a test may have made up any of them
         if not run.made_up:
-            refused_ones = prove_refusals(own[EPOCH], refusals, **known)
+            refused_ones = prove_refusals(own[EPOCH], refusals, ordered=run.ordered)
         groups = np.array([text_hash(group) for group in run.sending], np.uint64)
         of_run = counted[np.isin(counted["group"], groups)]
         offsets = Proved(np.zeros(0, np.int64))
         if run.sending:
+            known = {"ordered": run.ordered, "straight": run.straight}
             offsets = prove_offsets(own[OFFSET_STEP], of_run, decided=decided, **known)
         for rule, proved in ((REFUSED, refused_ones), (NOT_AS_SENT, offsets)):
             yield Row(FIGURES, bucket, {rule: {"checked": proved.checked, "unknown": proved.unknown}})

@@ -24,6 +24,7 @@ from kafka_eos_checks.audit.events.history_files import (
     line_of,
     lines_at,
     numbered_events,
+    range_bytes_of,
     ranges_of,
     read_events,
 )
@@ -52,6 +53,15 @@ def rows(events: list[Event], form: str) -> list[dict[str, Any]]:
             row["detail"] = list(event.detail.items())
         made.append(row)
     return made
+
+
+@pytest.mark.parametrize(("gigabytes", "megabytes"), [(1, 32), (8, 32), (16, 64), (32, 128), (33, 128), (100, 128)])
+def test_a_long_history_has_larger_ranges_and_not_more(gigabytes: int, megabytes: int, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("h.jsonl", "i.jsonl", "j.parquet")]
+    for file in files:
+        with file.open("wb") as sparse:
+            sparse.truncate(gigabytes << 29)
+    assert range_bytes_of(files) == megabytes << 20
 
 
 @pytest.mark.parametrize("form", ["struct", "text", "map"])

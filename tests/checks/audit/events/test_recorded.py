@@ -172,13 +172,6 @@ def test_only_a_batch_is_refused_for_its_sequence_or_for_the_state_of_its_transa
     assert found.refusals[["at", "of_epoch"]].tolist() == [(100, False)]
 
 
-def test_each_epoch_that_a_client_is_given_has_its_own_first_request() -> None:
-    asked, given = ({"action": "InitProducerId", "phase": phase} for phase in ("invoke", "ok"))
-    epochs = [{**given, "producer_id": 3, "producer_epoch": epoch} for epoch in (0, 1)]
-    found = columns(asked, epochs[0], asked, asked, epochs[1])
-    assert found.epochs[["epoch", "at", "asked_at"]].tolist() == [(0, 100, 0), (1, 400, 200)]
-
-
 POLL: dict[str, Any] = {"action": "Poll", "phase": "ok", "topic": "in", "partition": 2, "group": "g"}
 OF_ALL_KINDS: list[dict[str, Any]] = [
     {**POLL, "offset": 7, "order": 5, "time_us": 9_000_000_000_000_000},

@@ -18,6 +18,7 @@ from kafka_eos_checks.audit.events.recorded import (
     COMMITTED_IT,
     ENDS_AGAIN,
     ENDS_IT,
+    EPOCH,
     SENDS_OFFSET,
     STORED_OFFSET,
     UNCLEAR,
@@ -48,19 +49,40 @@ class Proved(NamedTuple):
     unknown: int = 0
 
 
-def prove_refusals(epochs: Rows, refusals: Rows, *, ordered: bool, straight: bool = True) -> Proved:
+def date_epochs(requests: Rows, *, ordered: bool) -> Rows:
+    """The epochs that clients were given, dtype :data:`recorded.EPOCH`, each since the request for it.
+
+    This is the client's first request for an epoch since it was given the one before: the coordinator may fence that
+    one even if it answers CONCURRENT_TRANSACTIONS.
+
+    Args:
+        requests: all requests for epochs of some clients, dtype :data:`recorded.EPOCH_REQUEST`.
+        ordered: whether the run has an order; otherwise places decide.
+    """
+    time = ("order", "at") if ordered else ("at",)
+    requests = requests[np.lexsort(tuple(requests[name] for name in (*reversed(time), "client")))]
+    client, given = requests["client"], requests["given"]
+    begins = np.append(True, (client[1:] != client[:-1]) | given[:-1])[: len(requests)]
+    asked = requests[np.flatnonzero(begins)[np.cumsum(begins) - 1]]
+    found = np.zeros(int(given.sum()), EPOCH)
+    for name in EPOCH.names or ():
+        found[name] = (asked if name in time else requests)[name][given]
+    with_epoch: Rows = found[(found["pid"] >= 0) & (found["epoch"] >= 0)]
+    return with_epoch
+
+
+def prove_refusals(epochs: Rows, refusals: Rows, *, ordered: bool) -> Proved:
     """Find the refusals that came after a request with a higher epoch of the same producer id, or for one.
 
     Args:
-        epochs: the epochs of some producer ids, dtype :data:`recorded.EPOCH`.
+        epochs: the epochs of some producer ids, dtype :data:`recorded.EPOCH`, also those of :func:`date_epochs`.
         refusals: all their refusals, dtype :data:`recorded.REFUSAL`.
         ordered: whether the run has an order; otherwise places decide.
-        straight: whether the events are in order where they are. Only then the request for an epoch is known.
     """
     is_refusal = np.repeat([False, True], [len(epochs), len(refusals)])
     pid, epoch = (np.concatenate([epochs[name], refusals[name]]) for name in ("pid", "epoch"))
-    time, asked = ("order", "asked") if ordered else ("at", "asked_at")
-    when = np.concatenate([epochs[asked if straight else time], refusals[time]])
+    time = "order" if ordered else "at"
+    when = np.concatenate([epochs[time], refusals[time]])
     order = np.lexsort((~is_refusal, when, pid))  # at the same time the refusal comes first, and is not explained
     producer, rank = _numbered(pid[order]), _numbered(epoch)[order]
     floor = producer * (len(pid) + 1)

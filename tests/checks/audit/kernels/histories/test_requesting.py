@@ -19,6 +19,8 @@ from kafka_eos_checks.audit.kernels.histories.requesting import (
     COUNTED,
     LINK,
     Crowds,
+    Proved,
+    date_epochs,
     links_of,
     prove_generations,
     prove_offsets,
@@ -44,10 +46,15 @@ def columns(events: Sequence[Event], *cuts: int) -> Told:
     first, *others = [found for piece in pieces if len(piece[0]) for found in told([piece], "events")]
     for each in others:
         first.facts.add(each.facts)
-    names = ("epochs", "refusals", "offset_steps", "members")
+    names = ("epochs", "epoch_requests", "refusals", "offset_steps", "members")
     return first._replace(
         **{name: np.concatenate([getattr(each, name) for each in (first, *others)]) for name in names}
     )
+
+
+def proved_refusals(own: Told, *, ordered: bool) -> Proved:
+    epochs = np.concatenate([own.epochs, date_epochs(own.epoch_requests, ordered=ordered)])
+    return prove_refusals(epochs, own.refusals, ordered=ordered)
 
 
 def shuffled(rng: random.Random, events: list[Event], faults: float) -> list[Event]:
@@ -268,13 +275,12 @@ def test_what_is_proved_about_refusals_is_what_the_readable_rule_finds(faults: f
     rng, suspects, refusals, found, left_out = random.Random(f"{faults}"), 0, 0, 0, 0
     for number in range(300):
         events = refusals_of(rng, faults)
-        own = columns(events)
+        own = columns(events, *sorted(rng.sample(range(len(events) + 1), min(len(events) + 1, number % 4))))
         ordered = number % 3 > 0
         in_order = sorted(events, key=lambda event: event.order or 0) if ordered else events
         whole: Figures = {}
         expected = list(refused(in_order, {}, whole))
-        straight = not ordered or in_order == events
-        proved = prove_refusals(own.epochs, own.refusals, ordered=ordered, straight=straight)
+        proved = proved_refusals(own, ordered=ordered)
         clients = set(Crowds.of(proved.suspects, links_of(own.epochs)).clients.tolist())
         asked = [
             event
@@ -313,7 +319,15 @@ def test_a_higher_epoch_at_the_same_time_explains_nothing() -> None:
     refusal = event("p", "Produce", "fail", 7, 0, order=5, **FENCED)
     for order, suspects in ((4, []), (5, [7]), (6, [7])):
         own = columns([event("q", "Produce", "invoke", 7, 1, order=order), refusal])
-        assert prove_refusals(own.epochs, own.refusals, ordered=True).suspects.tolist() == suspects
+        assert proved_refusals(own, ordered=True).suspects.tolist() == suspects
+
+
+def test_each_epoch_that_a_client_is_given_has_its_own_first_request() -> None:
+    asked, refusal = event("p", "InitProducerId", "invoke"), event("p", "InitProducerId", "fail", error=51)
+    given = [event("p", "InitProducerId", "ok", 3, epoch) for epoch in (0, 1)]
+    own = columns([asked, given[0], asked, refusal, asked, given[1]], 3)
+    dated = date_epochs(own.epoch_requests, ordered=False)
+    assert dated[["pid", "epoch", "at"]].tolist() == [(3, 0, 0), (3, 1, 2)]
 
 
 def test_a_refusal_while_a_higher_epoch_is_asked_for_has_a_cause() -> None:
@@ -330,13 +344,9 @@ def test_a_refusal_while_a_higher_epoch_is_asked_for_has_a_cause() -> None:
         ([ask, refusal, busy], [7]),
     ):
         ordered = [replace(each, order=order) for order, each in enumerate(events)]
-        for own, known in ((columns(ordered), True), (columns(events), False)):
-            assert prove_refusals(own.epochs, own.refusals, ordered=known).suspects.tolist() == suspects
         mixed = columns([*ordered[1:], ordered[0]])
-        assert prove_refusals(mixed.epochs, mixed.refusals, ordered=True).suspects.tolist() == [7], "not in order"
-        own = columns(ordered)
-        found = prove_refusals(own.epochs, own.refusals, ordered=True, straight=False)
-        assert found.suspects.tolist() == [7], "other events of the run may not be in order"
+        for own, known in ((columns(ordered, 1, 2), True), (mixed, True), (columns(events, 1, 2), False)):
+            assert proved_refusals(own, ordered=known).suspects.tolist() == suspects
 
 
 def test_who_gave_an_id_is_found_over_the_id_before_it() -> None:
@@ -351,7 +361,7 @@ def test_who_gave_an_id_is_found_over_the_id_before_it() -> None:
         event("other", "Produce", "ok", 9, 0),
     ]
     own = columns(events)
-    proved = prove_refusals(own.epochs, own.refusals, ordered=False)
+    proved = proved_refusals(own, ordered=False)
     assert proved.suspects.tolist() == [8]
     assert set(Crowds.of(proved.suspects, links_of(own.epochs)).clients.tolist()) == {text_hash("t"), text_hash("p")}
 
