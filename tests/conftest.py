@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import random
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -91,3 +92,20 @@ def codec() -> Codec:
     """A few messages in the form of Kafka's schema files, without Kafka's jars."""
     schemas = json.loads((Path(__file__).parent / "vectors" / "protocol_schemas.json").read_text(encoding="utf-8"))
     return Codec({schema["name"]: schema for schema in schemas})
+
+
+@pytest.fixture(scope="module")
+def one_processor() -> Iterator[None]:
+    """Keep the tests of a module on one processor, for a server and clients in this process.
+
+    Their threads take turns, because they share Python's lock. To hand it over from one processor to another takes
+    almost as long as what they do with it.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    os.sched_setaffinity(0, {sorted(allowed)[worker % len(allowed)]})
+    yield
+    os.sched_setaffinity(0, allowed)
