@@ -21,6 +21,20 @@ settings.load_profile("kafka-eos")
 
 gc.disable()  # until all tests are collected, which makes a million objects and no garbage
 SPARK = "pytest.mark.spark"
+LONG = (
+    "checks/conform/test_conform.py",
+    "checks/conform/test_outages.py",
+    "checks/matrix/test_code.py",
+    "checks/testing/test_beside_kafka.py",
+    "checks/testing/test_command.py",
+    "checks/testing/test_faults.py",
+    "checks/traces/test_cut_logs.py",
+    "checks/traces/test_replays.py",
+    "checks/walks/test_command.py",
+    "checks/watch/test_served.py",
+    "reference/machines/test_transactional_producer.py",
+)
+"""The files that take longest. They come first, so that at the end no process has a long one to itself."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -56,7 +70,9 @@ def _with_spark(file: Path) -> frozenset[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a test that would start a second session of Spark: all of them share one."""
+    """Put the long files first; refuse a test that would start a second session of Spark: all of them share one."""
+    long = {Path(__file__).parent / file for file in LONG}
+    items.sort(key=lambda item: item.path not in long)
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("spark") is None:
             raise pytest.UsageError(f"{item.nodeid} takes the session of Spark; mark it with {SPARK}")
