@@ -32,7 +32,6 @@ LONG = (
     "checks/traces/test_replays.py",
     "checks/walks/test_command.py",
     "checks/watch/test_served.py",
-    "reference/machines/test_transactional_producer.py",
 )
 """The files that take longest. They come first, so that at the end no process has a long one to itself."""
 
@@ -112,10 +111,11 @@ def codec() -> Codec:
 
 @pytest.fixture(scope="module")
 def one_processor() -> Iterator[None]:
-    """Keep the tests of a module on one processor, for a server and clients in this process.
+    """Keep a module's tests, and the programs that they start, on one processor.
 
-    Their threads take turns, because they share Python's lock. To hand it over from one processor to another takes
-    almost as long as what they do with it.
+    It is for threads that take turns: a server and its clients in this process, because they share Python's lock, or
+    two threads of Java that wait for each other. To hand the turn over from one processor to another takes almost as
+    long as what they do with it.
     """
     if not hasattr(os, "sched_setaffinity"):
         yield
