@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import random
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,19 @@ settings.load_profile("kafka-eos")
 
 gc.disable()  # until all tests are collected, which makes a million objects and no garbage
 SPARK = "pytest.mark.spark"
+LONG = (
+    "checks/conform/test_conform.py",
+    "checks/conform/test_outages.py",
+    "checks/matrix/test_code.py",
+    "checks/testing/test_beside_kafka.py",
+    "checks/testing/test_command.py",
+    "checks/testing/test_faults.py",
+    "checks/traces/test_cut_logs.py",
+    "checks/traces/test_replays.py",
+    "checks/walks/test_command.py",
+    "checks/watch/test_served.py",
+)
+"""The files that take longest. They come first, so that at the end no process has a long one to itself."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -55,7 +69,9 @@ def _with_spark(file: Path) -> frozenset[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a test that would start a second session of Spark: all of them share one."""
+    """Put the long files first; refuse a test that would start a second session of Spark: all of them share one."""
+    long = {Path(__file__).parent / file for file in LONG}
+    items.sort(key=lambda item: item.path not in long)
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("spark") is None:
             raise pytest.UsageError(f"{item.nodeid} takes the session of Spark; mark it with {SPARK}")
@@ -91,3 +107,21 @@ def codec() -> Codec:
     """A few messages in the form of Kafka's schema files, without Kafka's jars."""
     schemas = json.loads((Path(__file__).parent / "vectors" / "protocol_schemas.json").read_text(encoding="utf-8"))
     return Codec({schema["name"]: schema for schema in schemas})
+
+
+@pytest.fixture(scope="module")
+def one_processor() -> Iterator[None]:
+    """Keep a module's tests, and the programs that they start, on one processor.
+
+    It is for threads that take turns: a server and its clients in this process, because they share Python's lock, or
+    two threads of Java that wait for each other. To hand the turn over from one processor to another takes almost as
+    long as what they do with it.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    os.sched_setaffinity(0, {sorted(allowed)[worker % len(allowed)]})
+    yield
+    os.sched_setaffinity(0, allowed)

@@ -28,7 +28,7 @@ from kafka_eos.server.handlers import handle
 from kafka_eos.server.handlers.request import Request, served_versions
 from kafka_eos.server.refusals import refusal
 from kafka_eos.server.schemas import NOT_SERVED, served_codec
-from kafka_eos.wire.protocol import Buffer, MalformedMessage, Message
+from kafka_eos.wire.protocol import MalformedMessage, Message
 
 log = logging.getLogger("kafka_eos.server")
 
@@ -221,9 +221,8 @@ class Connection(asyncio.Protocol):
             self.close(f"API {key} version {version} is not known{known}")
             return
         try:
-            header, _ = codec.read_request_header(frame)
-            buffer = Buffer(frame, self._server.limits.elements)
-            codec.read("RequestHeader", 2 if codec.flexible(f"{api}Request", version) else 1, buffer)
+            header, buffer = codec.read_request_header(frame)
+            buffer.max_elements = self._server.limits.elements
             row = codec.read(f"{api}Request", version, buffer)
         except MalformedMessage as error:
             self.close(f"{api} version {version}: {error}")

@@ -80,12 +80,12 @@ class Buffer:
         self.position = end
         return self.data[start:end]
 
-    def number(self, form: struct.Struct) -> Any:
-        """Read a big-endian number."""
-        return form.unpack(self.take(form.size))[0]
-
     def varint(self) -> int:
         """An unsigned variable-length integer of at most 32 bits."""
+        start = self.position
+        if start < len(self.data) and (byte := self.data[start]) < 0x80:  # as most are
+            self.position = start + 1
+            return byte
         value = 0
         for shift in range(0, 35, 7):
             byte = self.take(1)[0]
@@ -113,6 +113,7 @@ class _Versions:
         return self.low <= version <= self.high
 
 
+@cache
 def _versions(text: str | None) -> _Versions:
     """Parse ``3``, ``3-5``, ``3+`` or ``none``."""
     if text is None or text == "none":
@@ -134,7 +135,19 @@ class _Type:
 
 def _number(form: str) -> _Type:
     packed = struct.Struct(form)
-    return _Type(lambda b: b.number(packed), lambda out, value: out.extend(packed.pack(value)))
+    size, pack, unpack = packed.size, packed.pack, packed.unpack_from
+
+    def read(buffer: Buffer) -> Any:
+        start = buffer.position
+        if start + size > len(buffer.data):
+            buffer.take(size)  # refuses
+        buffer.position = start + size
+        return unpack(buffer.data, start)[0]
+
+    def write(out: bytearray, value: Any) -> None:
+        out += pack(value)
+
+    return _Type(read, write)
 
 
 def _uuid() -> _Type:
@@ -155,7 +168,7 @@ def _sized(form: str, flexible: bool, nullable: bool, text: bool) -> _Type:
 
     def read(buffer: Buffer) -> Any:
         at = buffer.position
-        count = get(buffer)
+        count = buffer.varint() - 1 if flexible else get(buffer)
         if count == -1 and nullable:
             return None
         data = buffer.take(count)
@@ -172,7 +185,7 @@ def _sized(form: str, flexible: bool, nullable: bool, text: bool) -> _Type:
             return
         data = value.encode() if text else value
         put(out, len(data))
-        out.extend(data)
+        out += data
 
     return _Type(read, write)
 
@@ -190,7 +203,8 @@ def _array(element: _Type, flexible: bool, nullable: bool) -> _Type:
         buffer.max_elements -= count
         if buffer.max_elements < 0:
             raise MalformedMessage(at, f"{count} elements more than there may be")
-        return [element.read(buffer) for _ in range(count)]
+        read_one = element.read
+        return [read_one(buffer) for _ in range(count)]
 
     def write(out: bytearray, value: Any) -> None:
         put(out, -1 if value is None else len(value))
@@ -236,13 +250,16 @@ class _Compiler:
 
     def struct(self, fields: list[Message]) -> _Type:
         compiled = [self._field(f) for f in fields if self.version in _versions(f["versions"])]
-        plain = [(f.name, f.type.read, f.type.write, f.default) for f in compiled if f.tag is None]
+        readers = [(f.name, f.type.read) for f in compiled if f.tag is None]
+        writers = [(f.name, f.type.write, f.default) for f in compiled if f.tag is None]
         tagged = {f.tag: f for f in compiled if f.tag is not None}
+        absent = {f.name: f.default for f in tagged.values()}
+        flexible = self.flexible
 
         def read(buffer: Buffer) -> Message:
-            row: Message = {name: get(buffer) for name, get, _, _ in plain}
-            if self.flexible:
-                row.update({f.name: f.default for f in tagged.values()})
+            row: Message = {name: get(buffer) for name, get in readers}
+            if flexible:
+                row.update(absent)
                 for _ in range(buffer.varint()):
                     tag, size = buffer.varint(), buffer.varint()
                     if tag in tagged:
@@ -254,9 +271,9 @@ class _Compiler:
             return row
 
         def write(out: bytearray, row: Message) -> None:
-            for name, _, put, default in plain:
+            for name, put, default in writers:
                 put(out, row.get(name, default))
-            if not self.flexible:
+            if not flexible:
                 return
             if not tagged and "_tagged" not in row:  # as most structures are
                 out.append(0)

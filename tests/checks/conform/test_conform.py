@@ -44,6 +44,7 @@ from kafka_eos_checks.conform.territory import PARTITIONS
 from kafka_eos_checks.conform.wire import Address, Connection, Unreachable
 from kafka_eos_checks.mutants.rules import mutated
 
+pytestmark = pytest.mark.usefixtures("one_processor")
 MACHINES = Machines()
 
 

@@ -41,6 +41,7 @@ from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupp
 from .test_behaviours import VERSION_2
 from .test_conform import MACHINES, call, coordinators, leaders, served
 
+pytestmark = pytest.mark.usefixtures("one_processor")
 NOTHING = Commands(stop="true", start="true")
 
 

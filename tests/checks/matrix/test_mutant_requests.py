@@ -24,6 +24,7 @@ from kafka_eos_checks.matrix.mutant_requests import (
 )
 from kafka_eos_checks.models.registry import Registry
 
+pytestmark = pytest.mark.usefixtures("one_processor")
 REGISTRY = Registry()
 
 

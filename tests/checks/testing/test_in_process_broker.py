@@ -37,6 +37,7 @@ from kafka_eos_checks.testing.in_process_broker import (
     NotExactlyOnce,
 )
 
+pytestmark = pytest.mark.usefixtures("one_processor")
 EXACTLY_ONCE: dict[str, Any] = {"inputs": "in", "outputs": "out", "group": "g"}
 
 

@@ -34,6 +34,7 @@ from kafka_eos_checks.testing.observations import Met, Observed, Problem, shared
 
 from .test_in_process_broker import EXACTLY_ONCE, Application, copy_all, found
 
+pytestmark = pytest.mark.usefixtures("one_processor")
 ASKED = exactly_once.Application(
     inputs=["in"], outputs=["out"], group="g", identity=by_value, everything=True, outputs_per_input=None
 )

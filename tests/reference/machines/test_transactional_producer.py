@@ -23,6 +23,8 @@ from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.mutants.rules import mutated
 
+pytestmark = pytest.mark.usefixtures("one_processor")
+
 TESTS = Path(__file__).parents[2]
 CLASS = "org.apache.kafka.clients.producer.internals.TransactionalProducers"
 

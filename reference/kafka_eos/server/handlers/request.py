@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from uuid import UUID
 
 from kafka_eos.errors import ErrorCode
@@ -19,6 +20,7 @@ NEWEST_VERSIONS = {"InitProducerId": 5}
 """Where Kafka does not offer the newest version of its schema: it is not stable yet (KIP-939)."""
 
 
+@cache
 def served_versions(api: str) -> range:
     """The versions of an API that are served."""
     versions = served_codec().versions(f"{api}Request")
