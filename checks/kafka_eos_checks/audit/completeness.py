@@ -411,7 +411,8 @@ def missing_partitions(logs: Sequence[PartitionLog], source: Source) -> Iterator
 def unseen_partitions(named: Set[Place], logs: Sequence[PartitionLog], source: Source) -> Iterator[Incomplete]:
     """The partitions of decided transactions that no broker has, if all directories are whole and those of brokers.
 
-    A topic without any log may have been deleted since.
+    A topic without any log may have been deleted since. A broker sets a partition of another topic aside when the
+    partition has moved to another broker.
 
     Args:
         named: the partitions that coordinators have in decided transactions, unless their topics were made again later.
@@ -427,9 +428,11 @@ def unseen_partitions(named: Set[Place], logs: Sequence[PartitionLog], source: S
     topics = {topic for topic, _ in given}
     for topic, partition in sorted(each for each in named - given if each[0] in topics):
         name = f"{topic}-{partition}"
-        if name not in entries and not any(is_set_aside(each, topic, partition) for each in entries):
+        if name not in entries:
             log = PartitionLog("", topic, partition, name, ())
             evidence = "has a transaction that its coordinator decided, and no given directory has a log of it"
+            aside = sorted(each for each in entries if is_set_aside(each, topic, partition))
+            evidence += f", only {aside[0]}, which its broker has set aside" if aside else ""
             yield Incomplete(log, f"{0:020d}.log", 0, evidence, is_certain=False, why=NAMED_PARTITION)
 
 

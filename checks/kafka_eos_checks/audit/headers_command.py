@@ -284,7 +284,7 @@ def _told_by(folder: Path) -> str:
     if words := " ".join(f"{name} {value}" for name, value in told.items() if value is not None):
         return words
     source = folder / SOURCE
-    return source.read_text(encoding="utf-8", errors="replace") if source.is_file() else ""
+    return os.fsdecode(source.read_bytes()) if source.is_file() else ""
 
 
 def _tables_in(folder: Path, below: str) -> list[Path]:
@@ -363,7 +363,7 @@ def _copy_top(directory: Path, folder: Path, topics: Set[str] | None) -> int:
             count += _copy(path, target, topics=topics)
     (folder / SOURCE).touch()
     if not _told_by(folder):
-        (folder / SOURCE).write_text(str(directory), encoding="utf-8")
+        (folder / SOURCE).write_bytes(os.fsencode(directory))
     return count
 
 

@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+from kafka_eos.formats.log_directory import META_PROPERTIES
+from kafka_eos.histories.history import MalformedHistory
 from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.server.cluster import Broker, Cluster, Limits, Machines, Settings
 from kafka_eos.server.faults import Fault, Faults, MalformedPlan, Rule, check_brokers, read_plan
@@ -26,7 +28,7 @@ from kafka_eos.server.storage import DamagedLog, Directory, Memory
 from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos_checks.brokers.wire_events import SERVED
 from kafka_eos_checks.testing.coverage import in_help
-from kafka_eos_checks.testing.history import HistoryFile
+from kafka_eos_checks.testing.history import HistoryFile, continued
 
 EPILOG = """examples:
   kafka-eos serve                                        127.0.0.1:9092, in memory
@@ -81,6 +83,10 @@ plan with an unknown key
 MAX_BROKERS = 100
 
 
+class OtherHistory(ValueError):  # noqa: N818 - what the file has
+    """The file to record into has a history that is of other files."""
+
+
 def add_parser(subparsers: Any, help_line: str) -> None:
     """Add ``serve``."""
     parser = subparsers.add_parser(
@@ -114,7 +120,12 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="leaders ask coordinators about old clients' transactions, KIP-890 part 1 (default on)",
     )
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep everything in a log directory of Kafka's layout")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="write requests and answers as a .jsonl history")
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="write requests and answers as a .jsonl history, after those of an earlier server with the same --data",
+    )
     parser.add_argument("--faults", type=Path, metavar="PLAN", help="a plan of faults, in TOML; see below")
     parser.add_argument("--seed", default="0", help="seed of the plan's chances (default 0)")
     parser.add_argument(
@@ -204,23 +215,37 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.INFO)
     try:
-        if arguments.record:
-            arguments.record.parent.mkdir(parents=True, exist_ok=True)
-            if arguments.record.is_file() and arguments.record.stat().st_size:
-                print(
-                    f"kafka-eos serve: {arguments.record} has a history already; name another file, or delete it and "
-                    "--data with it",
-                    file=sys.stderr,
-                )
-                return 2
-        with arguments.record.open("w", buffering=1, encoding="utf-8") if arguments.record else nullcontext() as record:
-            return asyncio.run(serve(arguments, sockets, record, Faults(rules, arguments.seed)))
-    except (DamagedLog, OSError) as error:
+        first = _first_number(arguments)
+        with arguments.record.open("a", buffering=1, encoding="utf-8") if arguments.record else nullcontext() as record:
+            return asyncio.run(serve(arguments, sockets, record, Faults(rules, arguments.seed), first))
+    except (DamagedLog, MalformedHistory, OtherHistory, OSError) as error:
         print(f"kafka-eos serve: {error}", file=sys.stderr)
         return 2
     finally:
         for each in sockets:
             each.close()
+
+
+def _first_number(arguments: argparse.Namespace) -> int:
+    """The first number of the history's events; not 0 if the files of ``--data`` and their history are there already.
+
+    Raises:
+        OtherHistory: the history is there, and the files are not.
+        MalformedHistory: it is no history of a server.
+        OSError: it cannot be read or written.
+    """
+    record, data = arguments.record, arguments.data
+    if record is None:
+        return 0
+    record.parent.mkdir(parents=True, exist_ok=True)
+    if not record.is_file() or not record.stat().st_size:
+        return 0
+    if data is None or not (data / META_PROPERTIES).is_file():
+        raise OtherHistory(
+            f"{record} has a history already, and {data or 'memory'} has no files that it is of; "
+            "name another file, or the --data that it was written with"
+        )
+    return continued(record, SERVED)
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -258,7 +283,7 @@ def _rules(arguments: argparse.Namespace) -> list[Rule]:
 
 
 async def serve(
-    arguments: argparse.Namespace, sockets: list[socket.socket], record: TextIO | None, faults: Faults
+    arguments: argparse.Namespace, sockets: list[socket.socket], record: TextIO | None, faults: Faults, first: int
 ) -> int:
     """Serve until a signal comes, then say which faults fired, and how often each error was answered."""
     machines = Machines(leaders=LeaderRules(verification=arguments.verification == "on"))
@@ -275,7 +300,7 @@ async def serve(
         advertised_host=arguments.advertised_host,
         limits=settings.limits,
         clock=clock,
-        observer=HistoryFile(record, SERVED, clock) if record is not None else None,
+        observer=HistoryFile(record, SERVED, clock, first=first) if record is not None else None,
         faults=faults,
     )
     async with server:

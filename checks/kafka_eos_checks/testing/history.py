@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any, TextIO
 
 from kafka_eos.errors import MalformedBatch
-from kafka_eos.histories.history import Event
+from kafka_eos.histories.history import Event, MalformedHistory, event_from_json
 from kafka_eos.server.network import wall_clock
 from kafka_eos.server.schemas import served_codec
 from kafka_eos.wire.protocol import Buffer, MalformedMessage
@@ -15,6 +16,29 @@ _ISOLATION_AT = 16  # bytes of a Fetch before its isolation level: ReplicaId, Ma
 _WITHOUT_REPLICA = 15  # the first version of Fetch without ReplicaId there
 
 
+def continued(path: Path, run: str) -> int:
+    """Prepare a history for the events of a server that is started again; returns the first number that is free.
+
+    The half line that a killed server may have left at the end is cut off.
+
+    Raises:
+        MalformedHistory: a line is no event that a server recorded in this run.
+        OSError: the file cannot be read or cut.
+    """
+    first = whole = 0
+    with path.open("r+b") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                break
+            event = event_from_json(line.decode("utf-8", "replace"), str(path), number)
+            if event.run != run or event.order is None:
+                raise MalformedHistory(str(path), number, f"no event that a server recorded, of run {run!r}")
+            first = max(first, event.order + 1, int(event.detail.get("request", -1)) + 1)
+            whole += len(line)
+        file.truncate(whole)
+    return first
+
+
 class HistoryFile:
     """Writes events as they happen: a request before it has any effect, an answer before it is sent.
 
@@ -22,18 +46,19 @@ class HistoryFile:
         file: the file of JSON Lines.
         run: the name of the run.
         clock: milliseconds since the epoch.
+        first: the number of the first request, and of the first event.
 
     Attributes:
         uncommitted: client ids and topics that they fetched with isolation.level=read_uncommitted.
     """
 
-    def __init__(self, file: TextIO, run: str, clock: Callable[[], int] = wall_clock) -> None:
+    def __init__(self, file: TextIO, run: str, clock: Callable[[], int] = wall_clock, *, first: int = 0) -> None:
         self._file = file
         self._run = run
         self._clock = clock
         self._codec = served_codec()
         self._interpreter = Interpreter(self._codec)
-        self._requests, self._events = count(), count()
+        self._requests, self._events = count(first), count(first)
         self.uncommitted: set[tuple[str, str]] = set()
 
     def asked(

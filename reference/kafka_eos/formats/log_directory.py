@@ -136,6 +136,9 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
             remedy = f"{first} is a symbolic link, which is not followed; put a copy in its place"
         elif not deeper and any(_SEGMENT_FILE.fullmatch(child.name) for child in root.iterdir()):
             remedy = "it has segments itself, so give it back the name of its partition, such as orders-0"
+        elif not deeper and (aside := [each for each in candidates if _SET_ASIDE.fullmatch(each.name)]):
+            name = aside[0].name.rpartition(".")[0]
+            remedy = f"its broker has set {aside[0].name} aside; to audit its log, copy it under the name {name}"
         raise NotALogDirectory(
             f"{root}: no partitions (TOPIC-NUMBER/{'0' * 20}.{' or .'.join(suffixes)}) "
             f"in it or in a directory right below it; {remedy}"

@@ -428,7 +428,10 @@ class Codec:
         """
         buffer = Buffer(data)
         header = self.read("ResponseHeader", self._response_header(api, version), buffer)
-        return header["CorrelationId"], self.read(f"{api}Response", version, buffer)
+        row = self.read(f"{api}Response", version, buffer)
+        if buffer.remaining:
+            raise MalformedMessage(buffer.position, f"{buffer.remaining} bytes after the end of {api} v{version}")
+        return header["CorrelationId"], row
 
     def _response_header(self, api: str, version: int) -> int:
         # A client that asks for versions can't know the answer's header yet: ApiVersions stays at 0 (KIP-511).

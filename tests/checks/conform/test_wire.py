@@ -97,8 +97,12 @@ def test_an_answer_has_the_fields_of_its_version() -> None:
         (lambda *_: struct.pack(">i", -1), "at byte 0: -1 bytes announced"),
         (lambda *_: struct.pack(">i", wire.ANSWER_LIMIT + 1), f"{wire.ANSWER_LIMIT + 1} bytes announced"),
         (lambda *_: framed(b"\0\0"), "ApiVersions v3"),
+        (
+            lambda _, version, number: framed(versions(version, number)[4:] + b"\0\0"),
+            "2 bytes after the end of ApiVersions v3",
+        ),
     ],
-    ids=["another request", "end", "negative", "too long", "too short"],
+    ids=["another request", "end", "negative", "too long", "too short", "more than the fields"],
 )
 def test_bytes_that_are_no_response_to_the_request_are_no_answer(answer: Answer, said: str) -> None:
     with pytest.raises(NoAnswer, match=said) as raised:

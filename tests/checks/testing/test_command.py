@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from kafka_eos.formats.segment import StoredBatch, read_segment
-from kafka_eos.histories.history import read_history
+from kafka_eos.histories.history import Event, read_history, write_history
 from kafka_eos.machines.consumer import Consumer
 from kafka_eos.machines.group_coordinator import GroupCoordinator
 from kafka_eos.machines.leader import LeaderRules
@@ -37,6 +37,7 @@ from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.testing import command
+from kafka_eos_checks.testing.history import continued
 from kafka_eos_checks.testing.process import ServedProcess
 from kafka_eos_checks.traces import coordinators, leaders
 from kafka_eos_checks.traces.validation import replay
@@ -212,12 +213,28 @@ def aborted_copy(bootstrap: str) -> tuple[bool, list[str]]:
     return went_on, read(bootstrap, "out")
 
 
-def test_a_history_that_is_there_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record = tmp_path / "served.jsonl"
+def test_a_history_of_other_files_is_not_continued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record, data = tmp_path / "served.jsonl", tmp_path / "data"
     record.write_text("{}\n", encoding="utf-8")
-    assert main(["serve", "--port", "0", "--record", str(record)]) == 2
-    assert f"{record} has a history already; name another file" in capsys.readouterr().err
-    assert record.read_text(encoding="utf-8") == "{}\n"
+    call = ["serve", "--port", "0", "--record", str(record)]
+    for arguments, place in ((call, "memory"), ([*call, "--data", str(data)], str(data))):
+        assert main(arguments) == 2
+        assert f"{record} has a history already, and {place} has no files that it is of" in capsys.readouterr().err
+    data.mkdir()
+    (data / "meta.properties").touch()
+    other = '{"run":"orders","process":"p","action":"Note","phase":"ok","order":0}\n'
+    for line, wrong in (("{}\n", "missing column"), (other, "no event that a server recorded, of run 'serve'")):
+        record.write_text(line, encoding="utf-8")
+        assert main([*call, "--data", str(data)]) == 2
+        assert f"{record}:1: {wrong}" in capsys.readouterr().err
+        assert record.read_text(encoding="utf-8") == line
+
+
+def test_a_history_goes_on_after_its_last_request_although_most_requests_are_no_events(tmp_path: Path) -> None:
+    record = tmp_path / "served.jsonl"
+    note = Event(run="serve", process="p", action="Note", phase="ok", order=0, detail={"request": 7})
+    write_history(record, [note])
+    assert continued(record, "serve") == 8
 
 
 def test_requests_and_answers_are_recorded(start: Callable[..., ServedProcess], tmp_path: Path) -> None:
@@ -225,7 +242,19 @@ def test_requests_and_answers_are_recorded(start: Callable[..., ServedProcess], 
     server = start("--data", str(data), "--record", str(record))
     all_once(server.bootstrap)
     server.end(signal.SIGKILL)
+    before = len(list(read_history(record)))
+    with record.open("a", encoding="utf-8") as half:
+        half.write('{"run":"ser')
+    server = start("--data", str(data), "--record", str(record))
+    produce(server.bootstrap, "in", 2)
+    server.end(signal.SIGKILL)
     events = list(read_history(record))
+    assert [event.order for event in events] == [*range(len(events))]
+    one, other = (
+        [event.detail["request"] for event in part if "request" in event.detail]
+        for part in (events[:before], events[before:])
+    )
+    assert max(one) < min(other), "no number is given again"
     asked = Counter(event.detail["request"] for event in events if event.phase == "invoke")
     answers = [event for event in events if event.phase != "invoke" and "request" in event.detail]
     assert asked == Counter(event.detail["request"] for event in answers)

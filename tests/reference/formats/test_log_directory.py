@@ -196,6 +196,13 @@ def test_a_folder_that_lost_the_name_of_its_partition_is_told_to_get_it_back(tmp
         find_log_directories(tmp_path / "copied")
 
 
+def test_a_folder_with_nothing_but_partitions_that_are_set_aside_says_how_to_audit_one(tmp_path: Path) -> None:
+    make_partition(tmp_path / "data", f"my.orders-1.{'0f' * 16}-stray")
+    told = rf"its broker has set my\.orders-1\.{'0f' * 16}-stray aside; .*, copy it under the name my\.orders-1$"
+    with pytest.raises(NotALogDirectory, match=told):
+        find_log_directories(tmp_path / "data")
+
+
 def test_an_empty_folder_is_no_log_directory(tmp_path: Path) -> None:
     with pytest.raises(NotALogDirectory, match=r"right below it; give a broker's log.dirs or a copy of it$"):
         find_log_directories(tmp_path)

@@ -1,6 +1,7 @@
 """Tables of headers are judged as the segments are that they were made of, and damage in them hides nothing else."""
 
 import errno
+import os
 import shutil
 import subprocess
 import sys
@@ -500,11 +501,12 @@ def test_headers_takes_a_packed_recording_and_no_other_file(tmp_path: Path, caps
 
 
 def test_no_key_or_value_is_in_a_table_and_only_the_chosen_topics_are_written(tmp_path: Path) -> None:
-    data = faulty(tmp_path, 2)
+    data = faulty(tmp_path, 2).rename(tmp_path / "caf\udce9")  # a name in Latin-1
     shutil.copytree(data / "orders-0", data / "secret-0")
-    assert headers_of(data, "--out", tmp_path / "tables", "--topic", "orders") == 0
+    for _ in range(2):  # the second call knows its own tables by the name
+        assert headers_of(data, "--out", tmp_path / "tables", "--topic", "orders") == 0
     assert {path.name for path in (tmp_path / "tables").iterdir()} == {"orders-0", SOURCE}
-    assert (tmp_path / "tables" / SOURCE).read_text() == str(data)
+    assert (tmp_path / "tables" / SOURCE).read_bytes() == os.fsencode(data)
     columns = pq.read_schema(next((tmp_path / "tables").rglob(f"*.{header_tables.SUFFIX}"))).names
     assert set(columns) == {"position", *FIELDS, "decision", "coordinator_epoch"}
 
