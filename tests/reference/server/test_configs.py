@@ -654,6 +654,17 @@ def test_what_has_no_configurations_to_describe_is_told_with_the_reason(make: Ma
     assert [row["Configs"] for row in rows] == [[]] * len(rows)
 
 
+def test_internal_topics_have_the_configurations_that_kafka_makes_them_with(wire: Wire) -> None:
+    """Kafka: GroupCoordinatorConfig, TransactionStateManager.transactionTopicConfigs."""
+    common = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+    own = {"compression.type": "uncompressed", "min.insync.replicas": "1", "unclean.leader.election.enable": "false"}
+    for name, expected in (("__consumer_offsets", {"compression.type": "producer"}), ("__transaction_state", own)):
+        resource = {"ResourceType": TOPIC, "ResourceName": name, "ConfigurationKeys": None}
+        [row] = wire.ask("DescribeConfigs", 4, Resources=[resource])["Results"]
+        found = {each["Name"]: each["Value"] for each in row["Configs"] if each["ConfigSource"] == 1}
+        assert found == common | expected
+
+
 def test_only_topics_and_brokers_have_configurations(wire: Wire) -> None:
     assert alter(wire, BROKER, "1", message_max_bytes="2000") == E.NONE
     assert alter(wire, LOGGER, "1", message_max_bytes="3000") == E.INVALID_REQUEST

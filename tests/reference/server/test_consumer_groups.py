@@ -103,7 +103,8 @@ def test_a_member_with_another_epoch_is_fenced_unless_it_missed_an_answer(wire: 
     kept = parts(beat(wire, "a", 2, {0, 1, 2, 3}))
     assert beat(wire, "a", 2, kept)["MemberEpoch"] == 3
     assert beat(wire, "a", 2, kept)["MemberEpoch"] == 3  # the answer before was lost
-    assert beat(wire, "a", 2, {0, 1, 2, 3})["ErrorCode"] == E.FENCED_MEMBER_EPOCH
+    for owned in ({0, 1, 2, 3}, None):
+        assert beat(wire, "a", 2, owned)["ErrorCode"] == E.FENCED_MEMBER_EPOCH
 
 
 def test_the_next_heartbeat_of_a_waiting_member_makes_its_epoch_the_previous_one_too(wire: Wire) -> None:
@@ -598,7 +599,13 @@ def test_a_heartbeat_that_makes_no_sense_is_told_why(wire: Wire, row: Message, w
 
 
 @pytest.mark.parametrize(
-    ("epoch", "why"), [(-2, "InstanceId can't be null."), (-3, "MemberEpoch is invalid."), (-1, "MemberId can't be")]
+    ("epoch", "why"),
+    [
+        (-2, "InstanceId can't be null."),
+        (-3, "MemberEpoch is invalid."),
+        (-1, "MemberId can't be"),
+        (1, "MemberId can't"),
+    ],
 )
 def test_in_version_0_only_a_member_that_is_there_or_leaves_needs_an_id(wire: Wire, epoch: int, why: str) -> None:
     """Kafka: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid."""

@@ -153,6 +153,52 @@ def test_a_fault_has_the_options_that_it_needs_and_no_others(fault: str) -> None
             rule_of({"do": fault, **{name: each for name, each in given.items() if name != key}}, "here")
 
 
+Row = tuple[str, list[Any], list[Any]]
+VALUES: dict[str, Row] = {  # of each key: the value that it expects, values that it takes, and values that it refuses
+    "api": (
+        'the name of an API that is served, such as "Produce" or "EndTxn"',
+        ["Produce"],
+        ["", "SaslHandshake", "produce", 0],
+    ),
+    "client": ('a client id, or a pattern such as "copier-*"', ["c"], ["", 1, None]),
+    "topic": ('a topic, or a pattern such as "out*"', ["t"], ["", 1, {"a": 1}]),
+    "transactional-id": ("a transactional.id, or a pattern", ["x"], ["", 1]),
+    "group": ("a group, or a pattern", ["g"], ["", 1]),
+    "broker": ("the number of a broker, from 1 on", [1, 7], [0, True, 1.0, "1"]),
+    "nth": (
+        "which of the matching requests, from 1 on: a number or a list of them",
+        [[1], (1, 2)],
+        [0, [], [1, 0], [0, 1], True, [True], "1"],
+    ),
+    "chance": ("a probability from 0 to 1", [0, 0.5, 1], [-0.001, 1.001, True, "1"]),
+    "at-most": ("how often, 1 or more", [1], [0, True, 1.5]),
+    "seconds": ("seconds, 0 or more", [0, 0.5, 999_999_999], [-0.001, 1e9, float("inf"), True, "1"]),
+    "error": (
+        'the name of an error code, such as "NOT_LEADER_OR_FOLLOWER"',
+        ["NOT_COORDINATOR", "UNKNOWN_SERVER_ERROR"],
+        ["NONE", "", "not_coordinator", 6],
+    ),
+    "to": ("the number of a broker, from 1 on", [1, 7], [0, True, 1.0, "1"]),
+    "when": ('"before" or "after" the request is handled', ["before", "after"], ["", "now", True]),
+}
+FIELDS = {"at-most": "at_most", "transactional-id": "transactional_id", "when": "after"}
+
+
+@pytest.mark.parametrize("key", VALUES)
+def test_a_key_of_a_rule_takes_values_of_its_kind_and_says_which_it_expects(key: str) -> None:
+    expected, taken, refused = VALUES[key]
+    do = {"seconds": "advance-clock", "error": "error", "to": "move-leader", "when": "restart"}.get(key, "close")
+    table: dict[str, Any] = {"do": do} | ({"api": "Produce"} if key == "error" else {})
+    meant = {"nth": frozenset, "error": ErrorCode.__getitem__, "when": "after".__eq__}.get(key, lambda value: value)
+    for value in taken:
+        found = getattr(rule_of(table | {key: value}, "here"), FIELDS.get(key, key))
+        assert found == meant(value)
+    for value in refused:
+        with pytest.raises(MalformedPlan) as caught:
+            rule_of(table | {key: value}, "here")
+        assert str(caught.value) == f"here: {key} = {value!r}; expected {expected}"
+
+
 # --- which requests --------------------------------------------------------------------------------------------------
 
 
@@ -281,6 +327,16 @@ def test_a_request_whose_connection_an_event_has_ended_meets_nothing_more(ends: 
 def test_what_has_nothing_to_move_is_no_match() -> None:
     nothing = Asked(api="Heartbeat", client="c", node=1, subjects=Subjects((), (), ()))
     assert not any(rule(do).matches(nothing) for do in ("move-leader", "move-coordinator", "time-out-transaction"))
+    assert not rule("delay-markers", seconds=1).matches(nothing)
+    for subjects in (Subjects((), ("x",), ()), Subjects((), (), ("g",))):
+        named = Asked(api="FindCoordinator", client="c", node=1, subjects=subjects)
+        for do, matches in (
+            ("move-leader", False),
+            ("move-coordinator", True),
+            ("time-out-transaction", bool(subjects.transactional_ids)),
+        ):
+            assert rule(do).matches(named) is matches
+        assert rule("delay-markers", seconds=1).matches(named) is bool(subjects.transactional_ids)
     for numbers, moves in (((-1, -1), False), ((-1, 0), True)):  # a topic is named without partitions, as by Metadata
         named = Subjects(tuple(("t", number) for number in numbers), (), ())
         assert rule("move-leader").matches(Asked(api="Fetch", client="c", node=1, subjects=named)) == moves

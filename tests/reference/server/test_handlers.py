@@ -12,13 +12,18 @@ from kafka_eos.server.cluster import Limits, Settings
 from kafka_eos.server.handlers import HANDLERS, handle
 from kafka_eos.server.handlers.request import Request as HandledRequest
 from kafka_eos.server.handlers.request import served_versions
-from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, served_codec
+from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, messages, of_newest, served_codec
 from kafka_eos.server.storage import Directory
 from kafka_eos.wire.protocol import Buffer, MalformedMessage, Message
 
 from .conftest import Make, Wire, errors_in, sample
 
 E = ErrorCode
+KEYS: tuple[tuple[range | tuple[int, ...], ...], ...] = (  # Kafka: ApiKeys; of the APIs served, refused and not served
+    (range(4), range(8, 17), range(18, 29), (32, 33, 37, 42, 44, 47, 60, 61, 65, 66, 68, 69, 74, 75)),
+    ((17, 29, 30, 31, 36, 38, 39, 40, 41),),
+    ((34, 35, 43, 45, 46, 48, 49, 50, 51, 55, 57, 64, 71, 72), range(76, 82), range(83, 93)),
+)
 PAIRS = [(api, version) for api in SERVED for version in served_versions(api)]
 
 
@@ -31,6 +36,8 @@ def test_every_version_of_every_api_is_answered(wire: Wire, api: str, version: i
 
 def test_every_api_has_a_handler_and_versions_that_clients_negotiate() -> None:
     assert set(HANDLERS) == set(SERVED)
+    keys = [sorted(served_codec().keys[api] for api in apis) for apis in (SERVED, REFUSED, NOT_SERVED)]
+    assert keys == [[key for part in parts for key in part] for parts in KEYS]
     # Java 4.3 and librdkafka 2.16
     for pair in (
         "Produce 13",
@@ -44,6 +51,8 @@ def test_every_api_has_a_handler_and_versions_that_clients_negotiate() -> None:
         api, version = pair.split()
         assert int(version) in served_versions(api)
     assert 6 not in served_versions("InitProducerId")
+    assert sorted(messages()) == sorted(served_codec().messages())
+    assert of_newest() == ("TxnOffsetCommitRequest", "TxnOffsetCommitResponse")
 
 
 @pytest.mark.parametrize("api", [*REFUSED, *NOT_SERVED])

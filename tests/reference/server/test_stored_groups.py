@@ -374,6 +374,21 @@ def test_members_are_told_after_a_restart_that_a_topic_is_gone(wire: Wire, comes
     assert wire.ask("ConsumerGroupHeartbeat", 1, **asked | {"TopicPartitions": []})["MemberEpoch"] == 3
 
 
+def test_a_group_that_loses_a_topic_is_the_one_that_is_read_after_a_restart(wire: Wire) -> None:
+    wire.topic("u", 2)
+    both: Message = {"SubscribedTopicNames": ["t", "u"]}
+    old = wire.cluster.topic_id("t")
+    beat(wire, "a", 0, **both)
+    beat(wire, "b", 0, **both)
+    beat(wire, "a", 2)  # it says nothing about its partitions, so it still has all
+    wire.ask("DeleteTopics", 5, TopicNames=["t"], TimeoutMs=1_000)
+    group = wire.cluster.consumer_groups.find("g")
+    assert group is not None
+    has = group.current("a")
+    assert (has.assigned, has.revoking) == ({f"{old}-0", f"{old}-1", f"{old}-2"}, {f"{old}-3", "u-0", "u-1"})
+    assert whole(again(wire).cluster.consumer_groups.find("g")) == whole(group)
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_each_member_gives_a_deleted_topic_up_before_it_is_led_on(wire: Wire, restarts: bool) -> None:
     """As in Kafka 4.3: also a member that is asked only after another one, and after a restart."""
