@@ -129,9 +129,7 @@ class Connection(asyncio.Protocol):
         self._transport, self._writable = transport, True
         peer = transport.get_extra_info("peername") or ("", 0)
         self._peer = str(peer[0])
-        opened = transport.get_extra_info("socket")
-        if opened is not None:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._server.admit(self):
             self.close(f"{self._server.limits.connections} connections are open already")
         elif self.node in self._server.cluster.gone:

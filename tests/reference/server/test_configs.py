@@ -363,19 +363,19 @@ def test_a_topic_is_on_as_many_brokers_as_it_was_asked_for(make: Make, tmp_path:
     assert create(wire, "three", 3, 2) == E.NONE
     default = {"Name": "one", "NumPartitions": 1, "ReplicationFactor": -1}
     assert wire.ask("CreateTopics", 7, Topics=[default])["Topics"][0]["ReplicationFactor"] == 1
-    assigned = [{"PartitionIndex": 0, "BrokerIds": [3, 1]}]
+    assigned = [{"PartitionIndex": 1, "BrokerIds": [2, 3]}, {"PartitionIndex": 0, "BrokerIds": [3, 1]}]
     topic = {"Name": "two", "NumPartitions": -1, "ReplicationFactor": -1, "Assignments": assigned}
     for number in ("NumPartitions", "ReplicationFactor"):  # the assignment says both
         assert wire.ask("CreateTopics", 7, Topics=[topic | {number: 1}])["Topics"][0]["ErrorCode"] == E.INVALID_REQUEST
     assert wire.ask("CreateTopics", 7, Topics=[topic])["Topics"][0]["ReplicationFactor"] == 2
-    growing = {"Name": "two", "Count": 2, "Assignments": [{"BrokerIds": [2, 3]}]}
+    growing = {"Name": "two", "Count": 3, "Assignments": [{"BrokerIds": [1, 2]}]}
     assert wire.ask("CreatePartitions", 3, Topics=[growing])["Results"][0]["ErrorCode"] == E.NONE
 
     def replicas(wire: Wire) -> dict[str, list[list[int]]]:
         rows = wire.ask("Metadata", 12, Topics=[{"Name": "three"}, {"Name": "two"}])["Topics"]
         return {row["Name"]: [part["ReplicaNodes"] for part in row["Partitions"]] for row in rows}
 
-    expected = {"three": [[1, 2, 3], [2, 3, 1]], "two": [[3, 1], [2, 3]]}
+    expected = {"three": [[1, 2, 3], [2, 3, 1]], "two": [[3, 1], [2, 3], [1, 2]]}
     assert replicas(wire) == expected
     wire.cluster.close()
     assert replicas(make(3, storage=Directory(tmp_path))) == expected

@@ -659,6 +659,22 @@ def test_an_assignor_is_asked_for_by_name_and_the_one_of_ranges_gives_ranges(wir
     assert parts(had) == {0, 1, 2, 3}  # the partitions that it still has to revoke count
 
 
+def test_the_assignor_that_most_members_ask_for_assigns(wire: Wire) -> None:
+    """Kafka: ConsumerGroup.preferredServerAssignor; two topics of one partition, which ranges give to one member."""
+    topics = {"SubscribedTopicNames": [wire.topic("u"), wire.topic("v")]}
+    for member, assignor, told, owners in (
+        ("a", None, "uniform", {"a"}),
+        ("b", "uniform", "uniform", {"a", "b"}),
+        ("c", "range", "uniform", {"a", "b"}),
+        ("d", "range", "range", {"a"}),
+    ):
+        beat(wire, member, 0, **topics, ServerAssignor=assignor)
+        [group] = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g"])["Groups"]
+        targets = {each["MemberId"]: each["TargetAssignment"]["TopicPartitions"] for each in group["Members"]}
+        assert group["AssignorName"] == told
+        assert {name for name, each in targets.items() if each} == owners
+
+
 def test_after_a_member_has_left_the_next_heartbeat_assigns(wire: Wire) -> None:
     beat(wire, "a", 0)
     beat(wire, "b", 0)
@@ -711,14 +727,15 @@ def test_offsets_of_topics_that_somebody_subscribes_to_stay(wire: Wire) -> None:
     beat(wire, "a", 0)
     commit(wire, "a", 2)
 
-    def delete(number: int) -> int:
-        asked = [{"Name": "t", "Partitions": [{"PartitionIndex": number}]}]
-        row = wire.ask("OffsetDelete", 0, GroupId="g", Topics=asked)
-        return int(row["Topics"][0]["Partitions"][0]["ErrorCode"])
+    def delete() -> dict[int, int]:
+        asked = [{"Name": "t", "Partitions": [{"PartitionIndex": number} for number in (0, 3, 9)]}]
+        [topic] = wire.ask("OffsetDelete", 0, GroupId="g", Topics=asked)["Topics"]
+        return {part["PartitionIndex"]: part["ErrorCode"] for part in topic["Partitions"]}
 
-    assert delete(0) == E.GROUP_SUBSCRIBED_TO_TOPIC
+    subscribed, unknown = E.GROUP_SUBSCRIBED_TO_TOPIC, E.UNKNOWN_TOPIC_OR_PARTITION
+    assert delete() == {0: subscribed, 3: subscribed, 9: unknown}
     beat(wire, "a", 2, SubscribedTopicNames=[])
-    assert (delete(0), delete(9)) == (E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION)
+    assert delete() == {0: E.NONE, 3: E.NONE, 9: unknown}
     assert wire.ask("OffsetDelete", 0, GroupId="", Topics=[])["ErrorCode"] == E.INVALID_GROUP_ID
 
 

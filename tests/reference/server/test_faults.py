@@ -158,7 +158,7 @@ VALUES: dict[str, Row] = {  # of each key: the value that it expects, values tha
     "api": (
         'the name of an API that is served, such as "Produce" or "EndTxn"',
         ["Produce"],
-        ["", "SaslHandshake", "produce", 0],
+        ["", "SaslHandshake", "produce", 0, ["Produce"]],
     ),
     "client": ('a client id, or a pattern such as "copier-*"', ["c"], ["", 1, None]),
     "topic": ('a topic, or a pattern such as "out*"', ["t"], ["", 1, {"a": 1}]),
@@ -176,10 +176,10 @@ VALUES: dict[str, Row] = {  # of each key: the value that it expects, values tha
     "error": (
         'the name of an error code, such as "NOT_LEADER_OR_FOLLOWER"',
         ["NOT_COORDINATOR", "UNKNOWN_SERVER_ERROR"],
-        ["NONE", "", "not_coordinator", 6],
+        ["NONE", "", "not_coordinator", 6, ["NOT_COORDINATOR"]],
     ),
     "to": ("the number of a broker, from 1 on", [1, 7], [0, True, 1.0, "1"]),
-    "when": ('"before" or "after" the request is handled', ["before", "after"], ["", "now", True]),
+    "when": ('"before" or "after" the request is handled', ["before", "after"], ["", "now", True, ["after"]]),
 }
 FIELDS = {"at-most": "at_most", "transactional-id": "transactional_id", "when": "after"}
 

@@ -1209,3 +1209,19 @@ def test_a_log_that_lost_its_first_records_or_has_some_once_more_ends_after_its_
     assert (after.fetch("t", 10)["Records"], decode_batch(after.fetch("t", 6)["Records"])[0].base_offset) == (b"", 7)
     after.produce("t")
     assert decode_batch(after.fetch("t", 10)["Records"])[0].base_offset == 10
+
+
+def test_an_offset_is_found_by_time_in_a_log_whose_offsets_go_back(make: Make, tmp_path: Path) -> None:
+    make(storage=Directory(tmp_path)).topic("t")
+    [log] = (tmp_path / "t-0").glob("*.log")
+    batches = ((0, 10, 1), (10, 3, 1), (3, 1, 9), (13, 1, 9))  # first offset, records, timestamp
+    log.write_bytes(
+        b"".join(
+            build_batch(
+                [Record(value=b"v", offset_delta=delta) for delta in range(count)], base_offset=base, base_timestamp=at
+            ).encode()
+            for base, count, at in batches
+        )
+    )
+    found = offset_at(make(storage=Directory(tmp_path)), 5)
+    assert (found["Offset"], found["Timestamp"]) == (13, 9), "where a reader of offset 3 is given the first batch"

@@ -423,14 +423,17 @@ def test_a_member_of_the_classic_protocol_is_not_told_of_a_topic_that_is_gone(wi
         assert sync(wire, member, generation) == (E.NONE, given())
 
 
-def test_a_member_of_the_classic_protocol_that_does_not_sync_is_removed(wire: Wire) -> None:
+@pytest.mark.parametrize("syncs", [False, True])
+def test_a_member_of_the_classic_protocol_that_does_not_sync_is_removed(wire: Wire, syncs: bool) -> None:
     beat(wire, "new", 0)
     member = str(join(wire)["MemberId"])
     join(wire, member)
+    if syncs:
+        assert sync(wire, member, 3) == (E.NONE, given())
     for _ in range(4):
         wire.wait(8_000)
         classic_beat(wire, member, 3)
-    assert [each["MemberId"] for each in described(wire)] == ["new"]
+    assert {each["MemberId"] for each in described(wire)} == {"new", *([member] if syncs else [])}
 
 
 def test_a_member_of_the_classic_protocol_that_syncs_for_an_epoch_that_has_passed_joins_again(wire: Wire) -> None:
