@@ -577,7 +577,6 @@ class Server:
             self._hang_up(broker.node)
         for broker in self.cluster.brokers:
             self._happened("Restart", broker.node)
-        self._wind()
 
     def advance(self, seconds: float) -> None:
         """Advance the clock, and run the timers that are due then."""

@@ -326,6 +326,20 @@ def test_a_delayed_request_holds_up_its_own_connection_only(start: Start, connec
     assert end_offset(cluster) == 3
 
 
+def test_the_answer_to_a_client_that_has_left_is_dropped(
+    start: Start, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    watching = Watching()
+    cluster = start(observer=watching)
+    cluster.fault("delay", api="Produce", seconds=0.1)
+    client = connect(cluster)
+    client.send_batch()
+    client.close()
+    assert waits_for(lambda: watching.answers == [("a batch", False)])
+    assert connect(cluster).ask("ApiVersions", 3) is not None
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 def test_a_repeated_request_is_handled_twice_and_answered_once(start: Start, connect: Connect) -> None:
     cluster = start()
     cluster.fault("repeat", api="Produce", nth=1)
