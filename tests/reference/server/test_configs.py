@@ -222,6 +222,15 @@ def test_timestamps_are_within_bounds(wire: Wire) -> None:
         f"Timestamp {NOW + 21} of message with offset 0 is out of range. "
         f"The timestamp should be within [{NOW - 10}, {NOW + 20}]"
     )
+    for later, indexes in ((20, []), (21, [1])):
+        records = [Record(value=b"v", timestamp_delta=later * index, offset_delta=index) for index in (0, 1)]
+        found = send(wire, records=records, base_timestamp=NOW)
+        assert [row["BatchIndex"] for row in found["RecordErrors"]] == indexes
+        assert found["ErrorCode"] == (E.INVALID_TIMESTAMP if indexes else E.NONE)
+    stamped = {"message_timestamp_type": "LogAppendTime", "message_timestamp_before_max_ms": "10"}
+    for policy in ("delete", "compact"):
+        create(wire, policy, cleanup_policy=policy, **stamped)
+        assert send(wire, policy, records=[Record(key=b"k", value=b"v")], base_timestamp=5)["ErrorCode"] == E.NONE
 
 
 THROTTLED = "a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."

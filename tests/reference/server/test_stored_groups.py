@@ -222,6 +222,27 @@ def test_a_member_that_gives_up_partitions_goes_on_giving_up_after_a_restart(wir
     assert parts(beat(wire, "b", 3)) == ALL - kept
 
 
+def test_a_member_is_stored_as_giving_up_first_if_it_is_to_have_others_as_well(wire: Wire) -> None:
+    """Kafka: MemberState.UNREVOKED_PARTITIONS."""
+    for member in "bca":
+        beat(wire, member, 0, ServerAssignor="range")
+        if member == "c":
+            kept = parts(beat(wire, "b", 2, ALL))
+            assert beat(wire, "b", 2, kept)["MemberEpoch"] == 3
+    beat(wire, "b", 3, kept)
+    group = wire.cluster.consumer_groups.find("g")
+    assert group is not None
+    assert (group.current("b").assigned, group.current("b").revoking, group.target("b")) == (
+        set(),
+        {"t-0", "t-1"},
+        {"t-2"},
+    )
+    assert [(value or {})["State"] for kind, key, value in stored(wire) if kind == CURRENT and key["MemberId"] == "b"][
+        -1
+    ] == 1
+    assert whole(again(wire).cluster.consumer_groups.find("g")) == whole(group)
+
+
 def test_a_restart_gives_members_a_new_session_and_time_to_give_up(wire: Wire) -> None:
     beat(wire, "a", 0)
     beat(wire, "b", 0)

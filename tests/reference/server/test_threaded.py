@@ -722,8 +722,10 @@ def test_a_fault_lasts_as_long_as_its_block(start: Start, connect: Connect) -> N
 
 
 def test_a_restart_is_refused_where_it_is_asked_for_if_there_is_nothing_to_come_back_with(tmp_path: Path) -> None:
-    with ServedCluster() as in_memory, pytest.raises(MalformedPlan, match=r"fault\('restart'\): restart needs files"):
-        in_memory.fault("restart", api="Produce")
+    with ServedCluster() as in_memory:
+        assert in_memory.fault("close", api="Produce").fired == 0
+        with pytest.raises(MalformedPlan, match=r"fault\('restart'\): restart needs files"):
+            in_memory.fault("restart", api="Produce")
     with ServedCluster(data=tmp_path) as kept:
         assert kept.fault("restart", api="Produce").fired == 0
 
