@@ -321,6 +321,7 @@ def test_markers_that_are_delayed_come_at_the_time_that_was_said(wire: Wire) -> 
     _, *who = wire.init()
     wire.add((who[0], who[1]))
     wire.cluster.delay_markers("x", wire.cluster.now + 100)
+    assert wire.cluster.next_timer() == wire.cluster.now + 100
     wire.end((who[0], who[1]))
     for milliseconds, state in ((99, "PrepareCommit"), (1, "CompleteCommit")):
         wire.wait(milliseconds)
