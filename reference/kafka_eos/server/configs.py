@@ -396,19 +396,14 @@ class Configs:
         return found
 
     def of_topic(self, topic: str, name: str, node: int) -> Any:
-        """The value that counts for a topic on a broker."""
+        """The value that counts for a topic on a broker; the name is one of :data:`EFFECTIVE`."""
         config = TOPIC_CONFIGS[name]
-        return config.parsed(self._counting(self.topic_synonyms(topic, config, node), config))
+        return config.parsed(self.topic_synonyms(topic, config, node)[0].value)
 
     def of_broker(self, node: int, name: str) -> Any:
-        """The value that counts on a broker."""
+        """The value that counts on a broker; the name is one of :data:`EFFECTIVE_OF_BROKERS`."""
         config = DYNAMIC_BROKER_CONFIGS[name]
-        return config.parsed(self._counting(self.broker_synonyms(config, str(node)), config))
-
-    @staticmethod
-    def _counting(synonyms: list[Synonym], config: Config) -> str:
-        told = synonyms and synonyms[0].source is not Source.DEFAULT
-        return synonyms[0].value if told else config.default
+        return config.parsed(self.broker_synonyms(config, str(node))[0].value)
 
     def append_rules(self, topic: str, node: int) -> AppendRules:
         """The rules that the leaders of a topic on a broker apply."""

@@ -370,10 +370,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         """
         member_id = follower.member_id
         before = self.current(member_id)
-        if before.revoking:
-            is_led = owned is not None and not owned & before.revoking
-        else:
-            is_led = follower.waits or before.epoch != self.epoch
+        is_led = follower.waits or before.epoch != self.epoch
         has = before.assigned | before.revoking if owned is None else owned
         self.machine = replace(self.machine, membership=self.machine.reconciled(member_id, has))
         current = self.current(member_id)

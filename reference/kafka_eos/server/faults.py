@@ -431,7 +431,7 @@ def _is_text(value: Any) -> bool:
 # For each key, the check of its value, and the expected value in words.
 _VALUES: Mapping[str, tuple[Any, str]] = {
     "api": (
-        lambda value: _is_text(value) and value in SERVED,
+        lambda value: value in SERVED,
         'the name of an API that is served, such as "Produce" or "EndTxn"',
     ),
     "client": (_is_text, 'a client id, or a pattern such as "copier-*"'),

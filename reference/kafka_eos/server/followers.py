@@ -222,15 +222,13 @@ class ConsumerGroups:
         follower.rack_id = row["RackId"] or follower.rack_id
         if row["ServerAssignor"] is not None:
             follower.assignor = row["ServerAssignor"]
-        old_pattern = follower.pattern
         changed = subscribe(follower, row["SubscribedTopicNames"], row.get("SubscribedTopicRegex"))
         if follower.pattern is not None and not follower.resolved:  # new, or a restart came before it was resolved
             others = [each for each in group.followers.values() if each is not follower]
             follower.resolved = any(each.pattern == follower.pattern and each.resolved for each in others)
             if not follower.resolved:
                 self._resolve_later(group, follower)
-        is_gone = old_pattern is not None and follower.pattern is None
-        return changed.names or (changed.pattern and (follower.resolved or is_gone))
+        return changed.names or (changed.pattern and (follower.resolved or follower.pattern is None))
 
     def _resolve_later(self, group: FollowingGroup, follower: Follower) -> None:
         """Resolve a pattern after the request that brings it.
@@ -322,6 +320,7 @@ class ConsumerGroups:
         follower = group.followers.get(member_id) if instance_id is None else static
         said = subscription(offered[0][1])
         assert said is not None, "it could be read"
+        is_stale = False
         if follower is None:
             follower = Follower(
                 member_id=member_id,
@@ -335,16 +334,18 @@ class ConsumerGroups:
         else:
             if follower.member_id != member_id:
                 group.rename(follower, member_id)
-            if any(subscribe(follower, said.topics, "")):
-                group.raise_epoch()
-            if not turns_back:
+            is_new = any(subscribe(follower, said.topics, ""))
+            if turns_back:  # in the epoch that the group has: Kafka's record of the next one is not replayed yet
+                is_stale = is_new or group.assigned_epoch < group.epoch
+            else:
+                if is_new:
+                    group.raise_epoch()
                 group.reassign(partitions)
         now = self.groups.cluster.now
         follower.classic, follower.assignor = side, None
         follower.rebalance_ms = row.get("RebalanceTimeoutMs", side.session_ms)
         follower.expires, side.syncs_by = now + side.session_ms, now + follower.rebalance_ms
-        is_stale = group.assigned_epoch < group.epoch
-        if not (turns_back and is_stale):
+        if not is_stale:
             group.reconcile(follower, said.owned, now, begins=instance_id is not None and not row["MemberId"])
         self._store(group)
         generation = group.current(member_id).epoch

@@ -594,11 +594,9 @@ class Groups:
         machine = group.machine
         after = replace(machine, group=machine.group_without(member.member_id))
         group.machine = replace(after, pending=after.pending_after_removal(after.group.members))
-        if group.state is State.PREPARING_REBALANCE:
-            self._complete_if_joined(group)
-        else:
+        if group.state is not State.PREPARING_REBALANCE:
             self._prepare_rebalance(group)
-            self._complete_if_joined(group)
+        self._complete_if_joined(group)
 
     def _restart(
         self, group: ClassicGroup, member: Member, member_id: str, row: Message, version: int, reply: Reply

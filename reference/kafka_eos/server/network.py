@@ -129,9 +129,7 @@ class Connection(asyncio.Protocol):
         self._transport, self._writable = transport, True
         peer = transport.get_extra_info("peername") or ("", 0)
         self._peer = str(peer[0])
-        opened = transport.get_extra_info("socket")
-        if opened is not None:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._server.admit(self):
             self.close(f"{self._server.limits.connections} connections are open already")
         elif self.node in self._server.cluster.gone:
@@ -578,7 +576,6 @@ class Server:
             self._hang_up(broker.node)
         for broker in self.cluster.brokers:
             self._happened("Restart", broker.node)
-        self._wind()
 
     def advance(self, seconds: float) -> None:
         """Advance the clock, and run the timers that are due then."""

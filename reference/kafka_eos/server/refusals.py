@@ -23,10 +23,7 @@ _KINDS = (
     ("TopicId",),
     ("PartitionIndex", "Partition", "Index", "PartitionId"),
     ("TransactionalId",),
-    ("GroupId",),
     ("MemberId",),
-    ("ProducerId",),
-    ("ResourceName",),
     ("User", "Name"),
 )
 _TEXTS, _NUMBERS = ("Key", "GroupId", "TransactionalId", "Name"), _KINDS[2]

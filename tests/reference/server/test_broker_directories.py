@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -286,6 +287,8 @@ def test_a_kill_in_a_deletion_leaves_what_can_be_served_and_deleted(
             patch.setattr(owner, name, killed)
             with pytest.raises(KeyboardInterrupt):
                 wire.cluster.delete_topic("t")
+            aside = [folder.name for folder in tmp_path.iterdir() if "." in folder.name and folder.is_dir()]
+            assert [re.sub("[0-9a-f]{32}", "…", name) for name in aside] == ["t-2.…-delete"] * (owner is shutil)
         wire = make(storage=Directory(tmp_path))
         if owner is shutil:  # the first folder was set aside
             assert (len(wire.cluster.topics["t"].partitions), *ends(wire)[:2]) == (2, 2, 3)

@@ -222,6 +222,15 @@ def test_timestamps_are_within_bounds(wire: Wire) -> None:
         f"Timestamp {NOW + 21} of message with offset 0 is out of range. "
         f"The timestamp should be within [{NOW - 10}, {NOW + 20}]"
     )
+    for later, indexes in ((20, []), (21, [1])):
+        records = [Record(value=b"v", timestamp_delta=later * index, offset_delta=index) for index in (0, 1)]
+        found = send(wire, records=records, base_timestamp=NOW)
+        assert [row["BatchIndex"] for row in found["RecordErrors"]] == indexes
+        assert found["ErrorCode"] == (E.INVALID_TIMESTAMP if indexes else E.NONE)
+    stamped = {"message_timestamp_type": "LogAppendTime", "message_timestamp_before_max_ms": "10"}
+    for policy in ("delete", "compact"):
+        create(wire, policy, cleanup_policy=policy, **stamped)
+        assert send(wire, policy, records=[Record(key=b"k", value=b"v")], base_timestamp=5)["ErrorCode"] == E.NONE
 
 
 THROTTLED = "a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
@@ -363,19 +372,19 @@ def test_a_topic_is_on_as_many_brokers_as_it_was_asked_for(make: Make, tmp_path:
     assert create(wire, "three", 3, 2) == E.NONE
     default = {"Name": "one", "NumPartitions": 1, "ReplicationFactor": -1}
     assert wire.ask("CreateTopics", 7, Topics=[default])["Topics"][0]["ReplicationFactor"] == 1
-    assigned = [{"PartitionIndex": 0, "BrokerIds": [3, 1]}]
+    assigned = [{"PartitionIndex": 1, "BrokerIds": [2, 3]}, {"PartitionIndex": 0, "BrokerIds": [3, 1]}]
     topic = {"Name": "two", "NumPartitions": -1, "ReplicationFactor": -1, "Assignments": assigned}
     for number in ("NumPartitions", "ReplicationFactor"):  # the assignment says both
         assert wire.ask("CreateTopics", 7, Topics=[topic | {number: 1}])["Topics"][0]["ErrorCode"] == E.INVALID_REQUEST
     assert wire.ask("CreateTopics", 7, Topics=[topic])["Topics"][0]["ReplicationFactor"] == 2
-    growing = {"Name": "two", "Count": 2, "Assignments": [{"BrokerIds": [2, 3]}]}
+    growing = {"Name": "two", "Count": 3, "Assignments": [{"BrokerIds": [1, 2]}]}
     assert wire.ask("CreatePartitions", 3, Topics=[growing])["Results"][0]["ErrorCode"] == E.NONE
 
     def replicas(wire: Wire) -> dict[str, list[list[int]]]:
         rows = wire.ask("Metadata", 12, Topics=[{"Name": "three"}, {"Name": "two"}])["Topics"]
         return {row["Name"]: [part["ReplicaNodes"] for part in row["Partitions"]] for row in rows}
 
-    expected = {"three": [[1, 2, 3], [2, 3, 1]], "two": [[3, 1], [2, 3]]}
+    expected = {"three": [[1, 2, 3], [2, 3, 1]], "two": [[3, 1], [2, 3], [1, 2]]}
     assert replicas(wire) == expected
     wire.cluster.close()
     assert replicas(make(3, storage=Directory(tmp_path))) == expected
@@ -459,6 +468,9 @@ def test_configurations_are_there_after_a_restart(make: Make, tmp_path: Path) ->
         "[]",
         '{"topics": {"t": {"flush.ms": "x"}}, "brokers": {}, "replicas": {}}',
         '{"topics": 3}',
+        '{"topics": {}, "brokers": {}}',
+        '{"topics": {}, "brokers": {}, "replicas": []}',
+        '{"topics": {}, "brokers": {}, "replicas": {"t": 3}}',
         '{"topics": {}, "brokers": {}, "replicas": {"t": [["one"]]}}',
     ],
 )
@@ -556,9 +568,9 @@ def test_what_was_noted_of_a_topic_that_is_gone_is_forgotten(make: Make, tmp_pat
 
 
 def test_a_topic_that_lacks_a_partition_is_damage(make: Make, tmp_path: Path) -> None:
-    create(make(storage=Directory(tmp_path)), partitions=3)
+    create(make(storage=Directory(tmp_path)), partitions=11)
     shutil.rmtree(tmp_path / "n-1")
-    with pytest.raises(DamagedLog, match=r"^n: partitions \[0, 2\] are there, and others are missing$"):
+    with pytest.raises(DamagedLog, match=r"^n: partitions \[0, 2, 3, 4, 5, 6, 7, 8, 9, 10\] are there, and others are missing$"):
         make(storage=Directory(tmp_path))
 
 
@@ -652,6 +664,17 @@ def test_what_has_no_configurations_to_describe_is_told_with_the_reason(make: Ma
     found = {(row["ResourceType"], row["ResourceName"]): (row["ErrorCode"], row["ErrorMessage"]) for row in rows}
     assert found == expected
     assert [row["Configs"] for row in rows] == [[]] * len(rows)
+
+
+def test_internal_topics_have_the_configurations_that_kafka_makes_them_with(wire: Wire) -> None:
+    """Kafka: GroupCoordinatorConfig, TransactionStateManager.transactionTopicConfigs."""
+    common = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+    own = {"compression.type": "uncompressed", "min.insync.replicas": "1", "unclean.leader.election.enable": "false"}
+    for name, expected in (("__consumer_offsets", {"compression.type": "producer"}), ("__transaction_state", own)):
+        resource = {"ResourceType": TOPIC, "ResourceName": name, "ConfigurationKeys": None}
+        [row] = wire.ask("DescribeConfigs", 4, Resources=[resource])["Results"]
+        found = {each["Name"]: each["Value"] for each in row["Configs"] if each["ConfigSource"] == 1}
+        assert found == common | expected
 
 
 def test_only_topics_and_brokers_have_configurations(wire: Wire) -> None:

@@ -103,7 +103,8 @@ def test_a_member_with_another_epoch_is_fenced_unless_it_missed_an_answer(wire: 
     kept = parts(beat(wire, "a", 2, {0, 1, 2, 3}))
     assert beat(wire, "a", 2, kept)["MemberEpoch"] == 3
     assert beat(wire, "a", 2, kept)["MemberEpoch"] == 3  # the answer before was lost
-    assert beat(wire, "a", 2, {0, 1, 2, 3})["ErrorCode"] == E.FENCED_MEMBER_EPOCH
+    for owned in ({0, 1, 2, 3}, None):
+        assert beat(wire, "a", 2, owned)["ErrorCode"] == E.FENCED_MEMBER_EPOCH
 
 
 def test_the_next_heartbeat_of_a_waiting_member_makes_its_epoch_the_previous_one_too(wire: Wire) -> None:
@@ -598,7 +599,13 @@ def test_a_heartbeat_that_makes_no_sense_is_told_why(wire: Wire, row: Message, w
 
 
 @pytest.mark.parametrize(
-    ("epoch", "why"), [(-2, "InstanceId can't be null."), (-3, "MemberEpoch is invalid."), (-1, "MemberId can't be")]
+    ("epoch", "why"),
+    [
+        (-2, "InstanceId can't be null."),
+        (-3, "MemberEpoch is invalid."),
+        (-1, "MemberId can't be"),
+        (1, "MemberId can't"),
+    ],
 )
 def test_in_version_0_only_a_member_that_is_there_or_leaves_needs_an_id(wire: Wire, epoch: int, why: str) -> None:
     """Kafka: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid."""
@@ -650,6 +657,22 @@ def test_an_assignor_is_asked_for_by_name_and_the_one_of_ranges_gives_ranges(wir
     assert (group["AssignorName"], group["AuthorizedOperations"], group["GroupState"]) == ("range", 3400, "Reconciling")
     had = next(member for member in group["Members"] if member["MemberId"] == "b")
     assert parts(had) == {0, 1, 2, 3}  # the partitions that it still has to revoke count
+
+
+def test_the_assignor_that_most_members_ask_for_assigns(wire: Wire) -> None:
+    """Kafka: ConsumerGroup.preferredServerAssignor; two topics of one partition, which ranges give to one member."""
+    topics = {"SubscribedTopicNames": [wire.topic("u"), wire.topic("v")]}
+    for member, assignor, told, owners in (
+        ("a", None, "uniform", {"a"}),
+        ("b", "uniform", "uniform", {"a", "b"}),
+        ("c", "range", "uniform", {"a", "b"}),
+        ("d", "range", "range", {"a"}),
+    ):
+        beat(wire, member, 0, **topics, ServerAssignor=assignor)
+        [group] = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g"])["Groups"]
+        targets = {each["MemberId"]: each["TargetAssignment"]["TopicPartitions"] for each in group["Members"]}
+        assert group["AssignorName"] == told
+        assert {name for name, each in targets.items() if each} == owners
 
 
 def test_after_a_member_has_left_the_next_heartbeat_assigns(wire: Wire) -> None:
@@ -704,14 +727,15 @@ def test_offsets_of_topics_that_somebody_subscribes_to_stay(wire: Wire) -> None:
     beat(wire, "a", 0)
     commit(wire, "a", 2)
 
-    def delete(number: int) -> int:
-        asked = [{"Name": "t", "Partitions": [{"PartitionIndex": number}]}]
-        row = wire.ask("OffsetDelete", 0, GroupId="g", Topics=asked)
-        return int(row["Topics"][0]["Partitions"][0]["ErrorCode"])
+    def delete() -> dict[int, int]:
+        asked = [{"Name": "t", "Partitions": [{"PartitionIndex": number} for number in (0, 3, 9)]}]
+        [topic] = wire.ask("OffsetDelete", 0, GroupId="g", Topics=asked)["Topics"]
+        return {part["PartitionIndex"]: part["ErrorCode"] for part in topic["Partitions"]}
 
-    assert delete(0) == E.GROUP_SUBSCRIBED_TO_TOPIC
+    subscribed, unknown = E.GROUP_SUBSCRIBED_TO_TOPIC, E.UNKNOWN_TOPIC_OR_PARTITION
+    assert delete() == {0: subscribed, 3: subscribed, 9: unknown}
     beat(wire, "a", 2, SubscribedTopicNames=[])
-    assert (delete(0), delete(9)) == (E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION)
+    assert delete() == {0: E.NONE, 3: E.NONE, 9: unknown}
     assert wire.ask("OffsetDelete", 0, GroupId="", Topics=[])["ErrorCode"] == E.INVALID_GROUP_ID
 
 

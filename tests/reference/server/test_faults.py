@@ -1,6 +1,6 @@
 """Plans of faults: reading and refusing plans, the requests they match; and answers that are only an error."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +22,7 @@ from kafka_eos.server.faults import (
 )
 from kafka_eos.server.handlers.request import served_versions
 from kafka_eos.server.refusals import REFUSABLE, refusal
-from kafka_eos.server.schemas import served_codec
+from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, served_codec
 from kafka_eos.wire.protocol import Buffer, Message
 
 from .conftest import errors_in, sample
@@ -153,6 +153,52 @@ def test_a_fault_has_the_options_that_it_needs_and_no_others(fault: str) -> None
             rule_of({"do": fault, **{name: each for name, each in given.items() if name != key}}, "here")
 
 
+Row = tuple[str, list[Any], list[Any]]
+VALUES: dict[str, Row] = {  # of each key: the value that it expects, values that it takes, and values that it refuses
+    "api": (
+        'the name of an API that is served, such as "Produce" or "EndTxn"',
+        ["Produce"],
+        ["", "SaslHandshake", "produce", 0, ["Produce"]],
+    ),
+    "client": ('a client id, or a pattern such as "copier-*"', ["c"], ["", 1, None]),
+    "topic": ('a topic, or a pattern such as "out*"', ["t"], ["", 1, {"a": 1}]),
+    "transactional-id": ("a transactional.id, or a pattern", ["x"], ["", 1]),
+    "group": ("a group, or a pattern", ["g"], ["", 1]),
+    "broker": ("the number of a broker, from 1 on", [1, 7], [0, True, 1.0, "1"]),
+    "nth": (
+        "which of the matching requests, from 1 on: a number or a list of them",
+        [[1], (1, 2)],
+        [0, [], [1, 0], [0, 1], True, [True], "1"],
+    ),
+    "chance": ("a probability from 0 to 1", [0, 0.5, 1], [-0.001, 1.001, True, "1"]),
+    "at-most": ("how often, 1 or more", [1], [0, True, 1.5]),
+    "seconds": ("seconds, 0 or more", [0, 0.5, 999_999_999], [-0.001, 1e9, float("inf"), True, "1"]),
+    "error": (
+        'the name of an error code, such as "NOT_LEADER_OR_FOLLOWER"',
+        ["NOT_COORDINATOR", "UNKNOWN_SERVER_ERROR"],
+        ["NONE", "", "not_coordinator", 6, ["NOT_COORDINATOR"]],
+    ),
+    "to": ("the number of a broker, from 1 on", [1, 7], [0, True, 1.0, "1"]),
+    "when": ('"before" or "after" the request is handled', ["before", "after"], ["", "now", True, ["after"]]),
+}
+FIELDS = {"at-most": "at_most", "transactional-id": "transactional_id", "when": "after"}
+
+
+@pytest.mark.parametrize("key", VALUES)
+def test_a_key_of_a_rule_takes_values_of_its_kind_and_says_which_it_expects(key: str) -> None:
+    expected, taken, refused = VALUES[key]
+    do = {"seconds": "advance-clock", "error": "error", "to": "move-leader", "when": "restart"}.get(key, "close")
+    table: dict[str, Any] = {"do": do} | ({"api": "Produce"} if key == "error" else {})
+    meant = {"nth": frozenset, "error": ErrorCode.__getitem__, "when": "after".__eq__}.get(key, lambda value: value)
+    for value in taken:
+        found = getattr(rule_of(table | {key: value}, "here"), FIELDS.get(key, key))
+        assert found == meant(value)
+    for value in refused:
+        with pytest.raises(MalformedPlan) as caught:
+            rule_of(table | {key: value}, "here")
+        assert str(caught.value) == f"here: {key} = {value!r}; expected {expected}"
+
+
 # --- which requests --------------------------------------------------------------------------------------------------
 
 
@@ -281,6 +327,16 @@ def test_a_request_whose_connection_an_event_has_ended_meets_nothing_more(ends: 
 def test_what_has_nothing_to_move_is_no_match() -> None:
     nothing = Asked(api="Heartbeat", client="c", node=1, subjects=Subjects((), (), ()))
     assert not any(rule(do).matches(nothing) for do in ("move-leader", "move-coordinator", "time-out-transaction"))
+    assert not rule("delay-markers", seconds=1).matches(nothing)
+    for subjects in (Subjects((), ("x",), ()), Subjects((), (), ("g",))):
+        named = Asked(api="FindCoordinator", client="c", node=1, subjects=subjects)
+        for do, matches in (
+            ("move-leader", False),
+            ("move-coordinator", True),
+            ("time-out-transaction", bool(subjects.transactional_ids)),
+        ):
+            assert rule(do).matches(named) is matches
+        assert rule("delay-markers", seconds=1).matches(named) is bool(subjects.transactional_ids)
     for numbers, moves in (((-1, -1), False), ((-1, 0), True)):  # a topic is named without partitions, as by Metadata
         named = Subjects(tuple(("t", number) for number in numbers), (), ())
         assert rule("move-leader").matches(Asked(api="Fetch", client="c", node=1, subjects=named)) == moves
@@ -344,6 +400,101 @@ def test_every_api_can_be_refused_in_every_version(api: str) -> None:
 def test_a_refusal_names_what_the_request_has_named() -> None:
     asked = {"TopicData": [{"Name": "t", "PartitionData": [{"Index": 0}, {"Index": 2}]}]}
     answer = refusal(CODEC, "Produce", 9, asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    [topic] = answer["Responses"]
-    assert topic["Name"] == "t"
-    assert [(row["Index"], row["ErrorCode"]) for row in topic["PartitionResponses"]] == [(0, 6), (2, 6)]
+    parts = [{"Index": number, "ErrorCode": 6, "RecordErrors": [], "ErrorMessage": None} for number in (0, 2)]
+    assert answer == {"Responses": [{"Name": "t", "PartitionResponses": parts}]}
+    asked = {"Resources": [{"ResourceType": 2, "ResourceName": name} for name in "ab"]}
+    why = "no Authorizer"
+    answer = refusal(CODEC, "AlterConfigs", 2, asked, ErrorCode.SECURITY_DISABLED, why)
+    error = {"ErrorCode": 54, "ErrorMessage": why}
+    assert answer == {"Responses": [error | resource for resource in asked["Resources"]]}
+
+
+# For each API the columns of a refusal that the request fills, from the first version on that has them.
+NAMED = {
+    "Produce 3": "Responses.Name Responses.PartitionResponses.Index",
+    "Produce 13": "Responses.TopicId Responses.PartitionResponses.Index",
+    "Fetch 4": "Responses.Topic Responses.Partitions.PartitionIndex",
+    "Fetch 5": "Responses.Topic Responses.Partitions.PartitionIndex Responses.Partitions.LogStartOffset",
+    "Fetch 13": "Responses.TopicId Responses.Partitions.PartitionIndex Responses.Partitions.LogStartOffset",
+    "Fetch 18": (
+        "Responses.TopicId Responses.Partitions.PartitionIndex Responses.Partitions.HighWatermark "
+        "Responses.Partitions.LogStartOffset"
+    ),
+    "ListOffsets 1": "Topics.Name Topics.Partitions.PartitionIndex Topics.Partitions.Timestamp",
+    "OffsetCommit 2": "Topics.Name Topics.Partitions.PartitionIndex",
+    "OffsetCommit 10": "Topics.TopicId Topics.Partitions.PartitionIndex",
+    "OffsetFetch 1": "Topics.Name Topics.Partitions.PartitionIndex",
+    "OffsetFetch 8": "Groups.GroupId Groups.Topics.Name Groups.Topics.Partitions.PartitionIndex",
+    "OffsetFetch 10": "Groups.GroupId Groups.Topics.TopicId Groups.Topics.Partitions.PartitionIndex",
+    "FindCoordinator 4": "Coordinators.Key",
+    "LeaveGroup 3": "Members.MemberId Members.GroupInstanceId",
+    "DescribeGroups 0": "Groups.GroupId",
+    "CreateTopics 2": "Topics.Name",
+    "CreateTopics 5": (
+        "Topics.Name Topics.NumPartitions Topics.ReplicationFactor Topics.Configs.Name Topics.Configs.Value"
+    ),
+    "DeleteTopics 1": "Responses.Name",
+    "DeleteTopics 6": "Responses.Name Responses.TopicId",
+    "DeleteRecords 0": "Topics.Name Topics.Partitions.PartitionIndex",
+    "OffsetForLeaderEpoch 2": "Topics.Topic Topics.Partitions.Partition Topics.Partitions.LeaderEpoch",
+    "AddPartitionsToTxn 0": (
+        "ResultsByTopicV3AndBelow.Name ResultsByTopicV3AndBelow.ResultsByPartition.PartitionIndex"
+    ),
+    "AddPartitionsToTxn 4": (
+        "ResultsByTransaction.TransactionalId ResultsByTransaction.TopicResults.Name "
+        "ResultsByTransaction.TopicResults.ResultsByPartition.PartitionIndex"
+    ),
+    "WriteTxnMarkers 1": "Markers.ProducerId Markers.Topics.Name Markers.Topics.Partitions.PartitionIndex",
+    "TxnOffsetCommit 0": "Topics.Name Topics.Partitions.PartitionIndex",
+    "TxnOffsetCommit 6": "Topics.TopicId Topics.Partitions.PartitionIndex",
+    "DescribeConfigs 1": "Results.ResourceType Results.ResourceName Results.Configs.Name",
+    "AlterConfigs 0": "Responses.ResourceType Responses.ResourceName",
+    "IncrementalAlterConfigs 0": "Responses.ResourceType Responses.ResourceName",
+    "CreatePartitions 0": "Results.Name",
+    "DeleteGroups 0": "Results.GroupId",
+    "OffsetDelete 0": "Topics.Name Topics.Partitions.PartitionIndex",
+    "DescribeProducers 0": "Topics.Name Topics.Partitions.PartitionIndex",
+    "DescribeTransactions 0": "TransactionStates.TransactionalId",
+    "DescribeTopicPartitions 0": "Topics.Name",
+    "ConsumerGroupDescribe 0": "Groups.GroupId",
+    "ElectLeaders 0": "ReplicaElectionResults.Topic ReplicaElectionResults.PartitionResult.PartitionId",
+    "AlterPartitionReassignments 0": "Responses.Name Responses.Partitions.PartitionIndex",
+    "ListPartitionReassignments 0": "Topics.Name Topics.Partitions.PartitionIndex",
+    "DescribeUserScramCredentials 0": "Results.User",
+    "AlterUserScramCredentials 0": "Results.User",
+    "DescribeQuorum 0": "Topics.TopicName Topics.Partitions.PartitionIndex",
+    "ShareGroupDescribe 1": "Groups.GroupId",
+    "ShareFetch 1": (
+        "Responses.TopicId Responses.Partitions.PartitionIndex "
+        "Responses.Partitions.AcquiredRecords.FirstOffset Responses.Partitions.AcquiredRecords.LastOffset"
+    ),
+    "ShareAcknowledge 1": "Responses.TopicId Responses.Partitions.PartitionIndex",
+    "InitializeShareGroupState 0": "Results.TopicId Results.Partitions.Partition",
+    "ReadShareGroupState 0": "Results.TopicId Results.Partitions.Partition",
+    "WriteShareGroupState 0": "Results.TopicId Results.Partitions.Partition",
+    "DeleteShareGroupState 0": "Results.TopicId Results.Partitions.Partition",
+    "ReadShareGroupStateSummary 0": "Results.TopicId Results.Partitions.Partition Results.Partitions.LeaderEpoch",
+    "DescribeShareGroupOffsets 0": "Groups.GroupId Groups.Topics.TopicName Groups.Topics.Partitions.PartitionIndex",
+    "AlterShareGroupOffsets 0": "Responses.TopicName Responses.Partitions.PartitionIndex",
+    "DeleteShareGroupOffsets 0": "Responses.TopicName",
+    "StreamsGroupDescribe 0": "Groups.GroupId",
+}
+
+
+def columns(answer: Message, path: str = "") -> Iterator[str]:
+    """The paths of an answer's columns, without errors and their messages."""
+    for name, value in answer.items():
+        if isinstance(value, list):
+            for each in value:
+                yield from columns(each, f"{path}{name}.")
+        elif not name.endswith(("ErrorCode", "ErrorMessage")):
+            yield f"{path}{name}"
+
+
+@pytest.mark.parametrize("api", sorted({*SERVED, *REFUSED, *NOT_SERVED} - {"ApiVersions", "Metadata"}))
+def test_a_refusal_names_as_much_as_the_request_of_its_version(api: str) -> None:
+    named = ""
+    for version in served_versions(api):
+        named = NAMED.get(f"{api} {version}", named)
+        answer = refusal(CODEC, api, version, sample(CODEC.fields(f"{api}Request", version)), ErrorCode.NOT_COORDINATOR)
+        assert " ".join(columns(answer)) == named, version

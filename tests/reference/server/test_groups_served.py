@@ -208,8 +208,8 @@ def test_a_rebalance_waits_for_everybody_and_the_leader_assigns(wire: Wire) -> N
     assert beat(wire, first, 2) == beat(wire, second, 2) == E.NONE
 
 
-@pytest.mark.parametrize("comes", [True, False])
-def test_only_the_first_generation_does_not_wait_for_a_member_that_was_given_an_id(wire: Wire, comes: bool) -> None:
+@pytest.mark.parametrize("what", ["it comes", "it leaves", "it stays away"])
+def test_only_the_first_generation_does_not_wait_for_a_member_that_was_given_an_id(wire: Wire, what: str) -> None:
     """As in Kafka: see test_beside_kafka.py.    Kafka: GroupMetadataManager.maybeCompleteJoinPhase."""
     first, second, third = (named(wire) for _ in range(3))
     row = join(wire, first)
@@ -218,10 +218,14 @@ def test_only_the_first_generation_does_not_wait_for_a_member_that_was_given_an_
     sync(wire, first, 1, {first: b"all"})
     assert join(wire, second) is None
     assert join(wire, first) is None, "the third is waited for"
-    if comes:
+    if what == "it comes":
         row = join(wire, third)
         assert row is not None
         assert row["GenerationId"] == 2
+    elif what == "it stays away":
+        wire.wait(SESSION - 1)
+        assert wire.late == []
+        wire.wait(1)
     else:
         left = wire.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": third}])
         assert left["Members"][0]["ErrorCode"] == E.NONE

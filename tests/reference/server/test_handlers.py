@@ -12,13 +12,18 @@ from kafka_eos.server.cluster import Limits, Settings
 from kafka_eos.server.handlers import HANDLERS, handle
 from kafka_eos.server.handlers.request import Request as HandledRequest
 from kafka_eos.server.handlers.request import served_versions
-from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, served_codec
+from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, messages, of_newest, served_codec
 from kafka_eos.server.storage import Directory
 from kafka_eos.wire.protocol import Buffer, MalformedMessage, Message
 
 from .conftest import Make, Wire, errors_in, sample
 
 E = ErrorCode
+KEYS: tuple[tuple[range | tuple[int, ...], ...], ...] = (  # Kafka: ApiKeys; of the APIs served, refused and not served
+    (range(4), range(8, 17), range(18, 29), (32, 33, 37, 42, 44, 47, 60, 61, 65, 66, 68, 69, 74, 75)),
+    ((17, 29, 30, 31, 36, 38, 39, 40, 41),),
+    ((34, 35, 43, 45, 46, 48, 49, 50, 51, 55, 57, 64, 71, 72), range(76, 82), range(83, 93)),
+)
 PAIRS = [(api, version) for api in SERVED for version in served_versions(api)]
 
 
@@ -31,6 +36,8 @@ def test_every_version_of_every_api_is_answered(wire: Wire, api: str, version: i
 
 def test_every_api_has_a_handler_and_versions_that_clients_negotiate() -> None:
     assert set(HANDLERS) == set(SERVED)
+    keys = [sorted(served_codec().keys[api] for api in apis) for apis in (SERVED, REFUSED, NOT_SERVED)]
+    assert keys == [[key for part in parts for key in part] for parts in KEYS]
     # Java 4.3 and librdkafka 2.16
     for pair in (
         "Produce 13",
@@ -44,6 +51,8 @@ def test_every_api_has_a_handler_and_versions_that_clients_negotiate() -> None:
         api, version = pair.split()
         assert int(version) in served_versions(api)
     assert 6 not in served_versions("InitProducerId")
+    assert sorted(messages()) == sorted(served_codec().messages())
+    assert of_newest() == ("TxnOffsetCommitRequest", "TxnOffsetCommitResponse")
 
 
 @pytest.mark.parametrize("api", [*REFUSED, *NOT_SERVED])
@@ -1200,3 +1209,19 @@ def test_a_log_that_lost_its_first_records_or_has_some_once_more_ends_after_its_
     assert (after.fetch("t", 10)["Records"], decode_batch(after.fetch("t", 6)["Records"])[0].base_offset) == (b"", 7)
     after.produce("t")
     assert decode_batch(after.fetch("t", 10)["Records"])[0].base_offset == 10
+
+
+def test_an_offset_is_found_by_time_in_a_log_whose_offsets_go_back(make: Make, tmp_path: Path) -> None:
+    make(storage=Directory(tmp_path)).topic("t")
+    [log] = (tmp_path / "t-0").glob("*.log")
+    batches = ((0, 10, 1), (10, 3, 1), (3, 1, 9), (13, 1, 9))  # first offset, records, timestamp
+    log.write_bytes(
+        b"".join(
+            build_batch(
+                [Record(value=b"v", offset_delta=delta) for delta in range(count)], base_offset=base, base_timestamp=at
+            ).encode()
+            for base, count, at in batches
+        )
+    )
+    found = offset_at(make(storage=Directory(tmp_path)), 5)
+    assert (found["Offset"], found["Timestamp"]) == (13, 9), "where a reader of offset 3 is given the first batch"

@@ -165,6 +165,16 @@ def test_an_instance_that_rejoins_by_the_classic_protocol_turns_the_group_back_w
     assert sync(wire, str(row["MemberId"]), 2) == (E.NONE, given(0, 1, 2, 3))
 
 
+def test_an_instance_that_rejoins_with_another_subscription_turns_the_group_back_with_a_rebalance(wire: Wire) -> None:
+    beat(wire, "a", 0, InstanceId="i", SubscribedTopicNames=["u"])
+    row = join(wire, GroupInstanceId="i")
+    assert (row["ErrorCode"], row["GenerationId"], kind(wire)) == (E.NONE, 2, ("classic", "PreparingRebalance"))
+    member = str(row["MemberId"])
+    assert sync(wire, member, 2)[0] == E.REBALANCE_IN_PROGRESS
+    row = join(wire, member, GroupInstanceId="i")
+    assert (row["ErrorCode"], row["GenerationId"], row["Leader"]) == (E.NONE, 3, member)
+
+
 def test_a_group_that_has_turned_back_is_a_classic_group_in_every_way(make: Make, tmp_path: Path) -> None:
     before = make(storage=Directory(tmp_path))
     before.topic(partitions=4)
@@ -413,14 +423,32 @@ def test_a_member_of_the_classic_protocol_is_not_told_of_a_topic_that_is_gone(wi
         assert sync(wire, member, generation) == (E.NONE, given())
 
 
-def test_a_member_of_the_classic_protocol_that_does_not_sync_is_removed(wire: Wire) -> None:
+@pytest.mark.parametrize("syncs", [False, True])
+def test_a_member_of_the_classic_protocol_that_does_not_sync_is_removed(wire: Wire, syncs: bool) -> None:
     beat(wire, "new", 0)
     member = str(join(wire)["MemberId"])
     join(wire, member)
+    if syncs:
+        assert sync(wire, member, 3) == (E.NONE, given())
     for _ in range(4):
         wire.wait(8_000)
         classic_beat(wire, member, 3)
-    assert [each["MemberId"] for each in described(wire)] == ["new"]
+    assert {each["MemberId"] for each in described(wire)} == {"new", *([member] if syncs else [])}
+
+
+def test_a_member_of_the_classic_protocol_that_syncs_for_an_epoch_that_has_passed_joins_again(wire: Wire) -> None:
+    """Kafka: GroupMetadataManager.classicGroupSyncToConsumerGroup."""
+    beat(wire, "new", 0)
+    member = str(join(wire)["MemberId"])
+    assert join(wire, member)["GenerationId"] == 3
+    beat(wire, "newer", 0)
+    wire.wait(5_000)
+    assert sync(wire, member, 3) == (E.REBALANCE_IN_PROGRESS, b"")
+    group = wire.cluster.consumer_groups.find("g")
+    assert group is not None
+    side = group.followers[member].classic
+    assert side is not None
+    assert (side.joins_by, side.syncs_by) == (wire.cluster.now + 30_000, wire.cluster.now + 25_000)
 
 
 def test_a_member_of_the_classic_protocol_joins_again_once_its_partitions_are_given_up(wire: Wire) -> None:

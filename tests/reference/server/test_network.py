@@ -23,6 +23,13 @@ CODEC = served_codec()
 LIMITS = Limits()
 
 
+def reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The reasons why connections were closed, but for the end of the server."""
+    said = [record.getMessage().split(" closed: ") for record in caplog.records if " closed: " in record.getMessage()]
+    assert {peer for peer, _ in said} <= {"connection from 127.0.0.1"}
+    return [why for _, why in said if why != "the server ends"]
+
+
 class Running:
     """A server, and clients of it."""
 
@@ -128,26 +135,6 @@ def test_an_api_that_is_not_served_is_named_in_the_log_with_the_reason(caplog: p
     assert record.getMessage() == f"DescribeLogDirs of client 'test' is not served: {NOT_SERVED['DescribeLogDirs']}"
 
 
-@pytest.mark.parametrize(
-    ("key", "version", "said"),
-    [
-        (999, 0, "API 999 version 0 is not known"),
-        (22, 6, "API 22 version 6 is not known; InitProducerId is, from 0 to 5"),
-    ],
-)
-def test_an_unknown_api_or_version_is_in_the_log_with_the_versions_that_are_known(
-    key: int, version: int, said: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def test(running: Running) -> None:
-        client = await running.connect()
-        client.frame(struct.pack(">hhi", key, version, 1))
-        assert await client.receive() is None
-
-    with caplog.at_level("INFO"):
-        serve(test)
-    assert any(record.getMessage().endswith(said) for record in caplog.records), caplog.text
-
-
 def test_each_logical_broker_has_its_own_port() -> None:
     async def test(running: Running) -> None:
         client = await running.connect()
@@ -177,25 +164,75 @@ def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest_version(ve
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("data", "said"),
     [
-        struct.pack(">i", -1),
-        struct.pack(">i", 0),
-        struct.pack(">i", 2**31 - 1),
-        struct.pack(">ihhi", 8, 999, 0, 1),  # unknown API
-        struct.pack(">ihhi", 8, 0, 99, 1),  # unknown version
-        struct.pack(">ihhi", 8, 22, 6, 1),  # not stable yet
-        struct.pack(">ihhih", 10, 3, 1, 1, 500),  # a client id of 500 bytes
-        struct.pack(">ihhihi", 14, 3, 1, 1, -1, 2**30),  # 2^30 topics
-        b"GET / HTTP/1.1\r\n\r\n",
+        (struct.pack(">i", -1), "a frame of -1 bytes"),
+        (struct.pack(">i", 0), "a frame of 0 bytes"),
+        (struct.pack(">ihhh", 7, 18, 0, 0) + b"\0", "a frame of 7 bytes"),
+        (struct.pack(">i", 2**31 - 1), f"a frame of {2**31 - 1} bytes"),
+        (struct.pack(">ihhi", 8, 999, 0, 1), "API 999 version 0 is not known"),
+        (struct.pack(">ihhi", 8, 0, 99, 1), "API 0 version 99 is not known; Produce is, from 3 to 13"),
+        (struct.pack(">ihhi", 8, 22, 6, 1), "API 22 version 6 is not known; InitProducerId is, from 0 to 5"),
+        (struct.pack(">ihhih", 10, 3, 1, 1, 500), "Metadata version 1: at byte 10: 500 bytes announced, 0 left"),
+        (
+            struct.pack(">ihhihi", 14, 3, 1, 1, -1, 2**30),
+            f"Metadata version 1: at byte 10: {2**30} elements announced, 0 bytes left",
+        ),
+        (b"GET / HTTP/1.1\r\n\r\n", f"a frame of {0x47455420} bytes"),
     ],
 )
-def test_what_is_no_request_closes_the_connection_and_nothing_else(data: bytes) -> None:
+def test_what_is_no_request_closes_the_connection_with_a_reason_in_the_log_and_nothing_else(
+    data: bytes, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def test(running: Running) -> None:
         client, bystander = await running.connect(), await running.connect()
         client.writer.write(data)
         assert await client.receive() is None
         assert (await bystander.ask("ApiVersions", 3))["ErrorCode"] == 0
+
+    with caplog.at_level("INFO"):
+        serve(test)
+    assert reasons(caplog) == [said]
+
+
+def test_a_handler_is_told_who_the_client_is() -> None:
+    async def test(running: Running) -> None:
+        client = await running.connect()
+        row = {"SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 10_000, "ProtocolType": "consumer"}
+        row |= {"MemberId": "", "Protocols": [{"Name": "range", "Metadata": b""}]}
+        for group, client_id in (("g", "test"), ("h", None)):
+            client.frame(CODEC.write_request("JoinGroup", 3, 1, client_id, row | {"GroupId": group}))
+            assert await client.receive() is not None
+        groups = (await client.ask("DescribeGroups", 4, Groups=["g", "h"]))["Groups"]
+        found = [(member["ClientId"], member["ClientHost"]) for group in groups for member in group["Members"]]
+        assert found == [("test", "/127.0.0.1"), ("", "/127.0.0.1")]
+
+    serve(test)
+
+
+def test_clients_are_told_the_host_that_is_advertised() -> None:
+    async def run() -> None:
+        def cluster(addresses: list, now: int) -> Cluster:
+            return Cluster(addresses, now=now, seed=1)
+
+        sockets = bind("127.0.0.1", [0, 0])
+        ports = [each.getsockname()[1] for each in sockets]
+        async with Server(cluster, sockets, advertised_host="broker.example") as server:
+            assert [(each.node, each.host, each.port) for each in server.cluster.brokers] == [
+                (1, "broker.example", ports[0]),
+                (2, "broker.example", ports[1]),
+            ]
+            assert server.bootstrap == f"broker.example:{ports[0]},broker.example:{ports[1]}"
+
+    asyncio.run(run())
+
+
+def test_errors_are_counted_by_the_server_that_answers_with_them() -> None:
+    async def test(running: Running) -> None:
+        client = await running.connect()
+        await client.ask("DescribeGroups", 4, Groups=["g"])
+        await client.ask("DeleteGroups", 2, GroupsNames=["g", "h"])
+        assert running.server.errors.lines() == ["DeleteGroups GROUP_ID_NOT_FOUND: 2"]
 
     serve(test)
 
@@ -218,26 +255,55 @@ def test_a_client_that_leaves_in_a_request_or_a_wait_leaves_nothing_behind() -> 
     serve(test)
 
 
-def test_connections_frames_and_unfinished_requests_have_limits() -> None:
+def test_connections_frames_requests_and_unfinished_ones_have_limits(caplog: pytest.LogCaptureFixture) -> None:
     async def test(running: Running) -> None:
         first, second = await running.connect(), await running.connect()
         await first.ask("ApiVersions", 3)
+        transports = [connection._transport for connection in running.server.connections]
+        opened = [transport.get_extra_info("socket") for transport in transports if transport is not None]
+        assert all(each.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for each in opened), "dead peers are noticed"
         await second.ask("ApiVersions", 3)
         assert await (await running.connect()).receive() is None
+        assert (await first.ask("Metadata", 9, Topics=[{"Name": name} for name in "abc"]))["Topics"]
+        first.send("Metadata", 9, Topics=[{"Name": name} for name in "abcd"])
+        assert await first.receive() is None
+        first = await running.connect()
+        await first.ask("ApiVersions", 3)
         first.writer.write(struct.pack(">i", 1_001))
         assert await first.receive() is None
         second.writer.write(struct.pack(">i", 1_000) + b"x" * 700)
         assert await second.receive() is None
         await running.is_served()
+        assert running.server.waiting_bytes == 0
+        assert [running.server.takes(size) for size in (600, 0, 1)] == [True, True, False]
 
-    serve(test, replace(Limits(), connections=2, frame_bytes=1_000, waiting_bytes=600))
+    with caplog.at_level("INFO"):
+        serve(test, replace(Limits(), connections=2, frame_bytes=1_000, waiting_bytes=600, elements=3))
+    assert reasons(caplog) == [
+        "2 connections are open already",
+        "Metadata version 9: at byte 15: 4 elements more than there may be",
+        "a frame of 1001 bytes",
+        "too many bytes of unfinished requests are waiting",
+    ]
 
 
-def test_a_connection_of_which_nothing_is_heard_is_closed() -> None:
+def test_a_frame_may_be_as_large_as_its_limit() -> None:
+    async def test(running: Running) -> None:
+        client = await running.connect()
+        assert (await client.ask("Metadata", 9, Topics=[]))["Brokers"]
+        client.frame(CODEC.write_request("Metadata", 9, 1, "test!", {"Topics": []}))
+        assert await client.receive() is None
+
+    serve(test, replace(Limits(), frame_bytes=len(CODEC.write_request("Metadata", 9, 1, "test", {"Topics": []}))))
+
+
+def test_a_connection_of_which_nothing_is_heard_is_closed(caplog: pytest.LogCaptureFixture) -> None:
     async def test(running: Running) -> None:
         assert await (await running.connect()).receive() is None
 
-    serve(test, replace(Limits(), idle_ms=100))
+    with caplog.at_level("INFO"):
+        serve(test, replace(Limits(), idle_ms=100))
+    assert reasons(caplog) == ["nothing was heard of it for too long"]
 
 
 class StoppedClock(MovableClock):

@@ -222,6 +222,27 @@ def test_a_member_that_gives_up_partitions_goes_on_giving_up_after_a_restart(wir
     assert parts(beat(wire, "b", 3)) == ALL - kept
 
 
+def test_a_member_is_stored_as_giving_up_first_if_it_is_to_have_others_as_well(wire: Wire) -> None:
+    """Kafka: MemberState.UNREVOKED_PARTITIONS."""
+    for member in "bca":
+        beat(wire, member, 0, ServerAssignor="range")
+        if member == "c":
+            kept = parts(beat(wire, "b", 2, ALL))
+            assert beat(wire, "b", 2, kept)["MemberEpoch"] == 3
+    beat(wire, "b", 3, kept)
+    group = wire.cluster.consumer_groups.find("g")
+    assert group is not None
+    assert (group.current("b").assigned, group.current("b").revoking, group.target("b")) == (
+        set(),
+        {"t-0", "t-1"},
+        {"t-2"},
+    )
+    assert [(value or {})["State"] for kind, key, value in stored(wire) if kind == CURRENT and key["MemberId"] == "b"][
+        -1
+    ] == 1
+    assert whole(again(wire).cluster.consumer_groups.find("g")) == whole(group)
+
+
 def test_a_restart_gives_members_a_new_session_and_time_to_give_up(wire: Wire) -> None:
     beat(wire, "a", 0)
     beat(wire, "b", 0)
@@ -372,6 +393,21 @@ def test_members_are_told_after_a_restart_that_a_topic_is_gone(wire: Wire, comes
     assert (row["MemberEpoch"], parts(row)) == (2, {0})
     assert [topic["TopicId"] for topic in row["Assignment"]["TopicPartitions"]] == [wire.cluster.topic_id("u")]
     assert wire.ask("ConsumerGroupHeartbeat", 1, **asked | {"TopicPartitions": []})["MemberEpoch"] == 3
+
+
+def test_a_group_that_loses_a_topic_is_the_one_that_is_read_after_a_restart(wire: Wire) -> None:
+    wire.topic("u", 2)
+    both: Message = {"SubscribedTopicNames": ["t", "u"]}
+    old = wire.cluster.topic_id("t")
+    beat(wire, "a", 0, **both)
+    beat(wire, "b", 0, **both)
+    beat(wire, "a", 2)  # it says nothing about its partitions, so it still has all
+    wire.ask("DeleteTopics", 5, TopicNames=["t"], TimeoutMs=1_000)
+    group = wire.cluster.consumer_groups.find("g")
+    assert group is not None
+    has = group.current("a")
+    assert (has.assigned, has.revoking) == ({f"{old}-0", f"{old}-1", f"{old}-2"}, {f"{old}-3", "u-0", "u-1"})
+    assert whole(again(wire).cluster.consumer_groups.find("g")) == whole(group)
 
 
 @pytest.mark.parametrize("restarts", [False, True])

@@ -3,6 +3,7 @@
 import re
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,11 +16,13 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos.formats.transaction_log import TransactionState
-from kafka_eos.server.cluster import NothingStored
+from kafka_eos.machines.leader import LeaderRules
+from kafka_eos.server.cluster import Limits, Machines, NothingStored, Settings
 from kafka_eos.server.faults import Faults, MalformedPlan, read_plan
 from kafka_eos.server.handlers import logs
-from kafka_eos.server.network import Server
+from kafka_eos.server.network import MovableClock, Server
 from kafka_eos.server.schemas import served_codec
+from kafka_eos.server.storage import Directory
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.wire.protocol import Message
 
@@ -151,17 +154,26 @@ class Watching:
     """An observer of Produce, and of no other request."""
 
     def __init__(self) -> None:
+        self.requests: list[Any] = []
         self.answers: list[Any] = []
+        self.errors: list[int] = []
         self.events: list[tuple[str, int]] = []
+        self.columns: list[Any] = []
 
-    def asked(self, connection: int, node: int, frame: bytes, **_: Any) -> str | None:  # noqa: ARG002
-        return "a batch" if struct.unpack_from(">h", frame)[0] == 0 else None
+    def asked(self, connection: int, node: int, frame: bytes, **more: Any) -> str | None:
+        if struct.unpack_from(">h", frame)[0] != 0:
+            return None
+        self.requests.append((connection, node, more))
+        return "a batch"
 
-    def answered(self, request: Any, frame: bytes, *, delivered: bool) -> None:  # noqa: ARG002
+    def answered(self, request: Any, frame: bytes, *, delivered: bool) -> None:
         self.answers.append((request, delivered))
+        [topic] = CODEC.read_response("Produce", 12, frame)[1]["Responses"]
+        self.errors += [part["ErrorCode"] for part in topic["PartitionResponses"]]
 
-    def happened(self, action: str, node: int, **columns: Any) -> None:  # noqa: ARG002
+    def happened(self, action: str, node: int, **columns: Any) -> None:
         self.events.append((action, node))
+        self.columns.append(columns)
 
 
 def test_an_observer_is_told_of_the_answers_to_the_requests_that_it_named(start: Start, connect: Connect) -> None:
@@ -177,6 +189,21 @@ def test_an_observer_is_told_of_the_answers_to_the_requests_that_it_named(start:
     assert connect(cluster).produce() is None
     assert waits_for(lambda: len(watching.answers) == 3)
     assert watching.answers[2] == ("a batch", False)
+    cluster.fault("repeat", api="Produce", nth=1)
+    cluster.fault("error", api="Produce", nth=2, error="NOT_ENOUGH_REPLICAS")
+    third = connect(cluster)
+    assert [third.produce(), third.produce()] == [ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert waits_for(lambda: len(watching.answers) == 6)
+    assert sorted(watching.answers[3:]) == [("a batch", False), ("a batch", True), ("a batch", True)]
+    assert sorted(watching.errors) == [ErrorCode.NONE] * 5 + [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert watching.requests == [
+        (0, 1, {"fault": ""}),
+        (0, 1, {"fault": "drop-answer"}),
+        (1, 1, {"fault": "overtake"}),
+        (2, 1, {"fault": "repeat"}),
+        (2, 1, {"repeats": "a batch"}),
+        (2, 1, {"fault": "error"}),
+    ]
 
 
 def test_an_observer_is_told_that_an_answer_did_not_outlive_its_broker(start: Start, connect: Connect) -> None:
@@ -196,6 +223,42 @@ def test_an_observer_is_told_when_a_killed_broker_comes_back(start: Start) -> No
     assert [event for event in watching.events if event in own] == own[:1]
     cluster.advance(10)
     assert [event for event in watching.events if event in own] == own
+
+
+def test_an_observer_is_told_of_a_restart_and_what_happens_after_it(start: Start) -> None:
+    watching = Watching()
+    cluster = start(brokers=2, observer=watching)
+    cluster.restart()
+    assert watching.events == [("Crash", 1), ("Crash", 2), ("Restart", 1), ("Restart", 2)]
+    cluster.move_leader("t", 0, 2)
+    cluster.advance(0.5)
+    assert watching.events[4:] == [("LeaderChange", 2), ("AdvanceClock", 0)]
+    assert watching.columns[4:] == [
+        {"topic": "t", "partition": 0, "leader_epoch": 3},
+        {"detail": {"seconds": 0.5}},
+    ]
+
+
+def test_a_cluster_is_served_with_all_that_it_was_given(tmp_path: Path) -> None:
+    watching, faults, clock = Watching(), Faults(), MovableClock()
+    settings, machines = Settings(limits=Limits(connections=7)), Machines(leaders=LeaderRules(verification=False))
+    given: dict[str, Any] = {"settings": settings, "machines": machines, "faults": faults, "clock": clock}
+    with ServedCluster(3, data=tmp_path, observer=watching, **given) as cluster:
+        server = cluster.call(lambda server: server)
+        assert [broker.node for broker in server.cluster.brokers] == [1, 2, 3]
+        assert cluster.bootstrap_servers == server.bootstrap
+        assert (server.cluster.settings, server.cluster.machines, server.limits) == (
+            settings,
+            machines,
+            settings.limits,
+        )
+        assert (server.clock, server.observer, server.faults) == (clock, watching, faults)
+        assert isinstance(server.cluster.storage, Directory)
+        assert server.cluster.storage.path == tmp_path
+        assert ("kafka-eos", True) in {(each.name, each.daemon) for each in threading.enumerate()}
+    assert "kafka-eos" not in {each.name for each in threading.enumerate()}
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", server.cluster.brokers[0].port))
 
 
 def test_a_broker_that_is_killed_again_meanwhile_comes_back_once_when_it_does(start: Start) -> None:
@@ -263,6 +326,20 @@ def test_a_delayed_request_holds_up_its_own_connection_only(start: Start, connec
     assert end_offset(cluster) == 3
 
 
+def test_the_answer_to_a_client_that_has_left_is_dropped(
+    start: Start, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    watching = Watching()
+    cluster = start(observer=watching)
+    cluster.fault("delay", api="Produce", seconds=0.1)
+    client = connect(cluster)
+    client.send_batch()
+    client.close()
+    assert waits_for(lambda: watching.answers == [("a batch", False)])
+    assert connect(cluster).ask("ApiVersions", 3) is not None
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 def test_a_repeated_request_is_handled_twice_and_answered_once(start: Start, connect: Connect) -> None:
     cluster = start()
     cluster.fault("repeat", api="Produce", nth=1)
@@ -292,14 +369,40 @@ def test_an_error_answers_a_request_that_is_not_handled(start: Start, connect: C
     assert client.produce() == ErrorCode.NONE
 
 
-def test_an_error_costs_the_connection_of_a_client_that_waits_for_no_answer(start: Start, connect: Connect) -> None:
+def test_an_error_costs_the_connection_of_a_client_that_waits_for_no_answer(
+    start: Start, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
     """Kafka: KafkaApis.handleProduceRequest, with acks=0."""
     cluster = start()
     cluster.fault("error", api="Produce", nth=1, error="NOT_ENOUGH_REPLICAS")
     client, batch = connect(cluster), build_batch([Record()], base_timestamp=1).encode()
-    client.send("Produce", 9, Acks=0, TopicData=[{"Name": "t", "PartitionData": [{"Index": 0, "Records": batch}]}])
-    assert client.ask("ListGroups", 4) is None
+    with caplog.at_level("INFO"):
+        client.send("Produce", 9, Acks=0, TopicData=[{"Name": "t", "PartitionData": [{"Index": 0, "Records": batch}]}])
+        assert client.ask("ListGroups", 4) is None
+    assert "connection from 127.0.0.1 closed: Produce with acks=0: NOT_ENOUGH_REPLICAS" in caplog.messages
     assert end_offset(cluster) == 0
+
+
+@pytest.mark.parametrize(
+    ("do", "options", "said"),
+    [
+        ("close", {}, "the fate of its Produce"),
+        ("overtake", {"seconds": 0}, "the fate of its Produce"),
+        ("drop-answer", {}, "the fate of its Produce"),
+        ("kill-broker", {"seconds": 1}, "the broker is gone"),
+    ],
+)
+def test_the_log_says_which_fault_a_connection_was_closed_for(
+    start: Start, connect: Connect, caplog: pytest.LogCaptureFixture, do: str, options: dict[str, int], said: str
+) -> None:
+    cluster = start()
+    with caplog.at_level("INFO"):
+        cluster.fault(do, api="Produce", **options)
+        assert connect(cluster).produce() is None
+        if do == "kill-broker":
+            assert connect(cluster).ask("ApiVersions", 3) is None
+    found = [record.getMessage() for record in caplog.records if record.name == "kafka_eos.server"]
+    assert found == [f"connection from 127.0.0.1 closed: {said}"] * (1 + (do == "kill-broker"))
 
 
 @pytest.mark.parametrize(("do", "options", "fired"), [("overtake", {"seconds": 0}, 1), ("close", {}, 0)])
@@ -326,6 +429,12 @@ def test_a_leader_moves_when_a_request_comes(start: Start, connect: Connect) -> 
     assert client.produce() == ErrorCode.NONE
     assert client.produce() == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert connect(cluster, 2).produce() == ErrorCode.NONE
+    cluster.fault("move-leader", api="OffsetForLeaderEpoch")
+    topics = [{"Topic": name, "Partitions": [{"Partition": 0, "LeaderEpoch": 0}]} for name in ("nowhere", "t")]
+    answer = client.ask("OffsetForLeaderEpoch", 4, Topics=topics)
+    assert answer is not None
+    errors = [row["Partitions"][0]["ErrorCode"] for row in answer["Topics"]]
+    assert errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE], "that of what is there is back"
 
 
 def test_a_coordinator_crashes_between_the_decision_and_its_markers(start: Start, connect: Connect) -> None:
@@ -613,8 +722,10 @@ def test_a_fault_lasts_as_long_as_its_block(start: Start, connect: Connect) -> N
 
 
 def test_a_restart_is_refused_where_it_is_asked_for_if_there_is_nothing_to_come_back_with(tmp_path: Path) -> None:
-    with ServedCluster() as in_memory, pytest.raises(MalformedPlan, match=r"fault\('restart'\): restart needs files"):
-        in_memory.fault("restart", api="Produce")
+    with ServedCluster() as in_memory:
+        assert in_memory.fault("close", api="Produce").fired == 0
+        with pytest.raises(MalformedPlan, match=r"fault\('restart'\): restart needs files"):
+            in_memory.fault("restart", api="Produce")
     with ServedCluster(data=tmp_path) as kept:
         assert kept.fault("restart", api="Produce").fired == 0
 

@@ -321,6 +321,7 @@ def test_markers_that_are_delayed_come_at_the_time_that_was_said(wire: Wire) -> 
     _, *who = wire.init()
     wire.add((who[0], who[1]))
     wire.cluster.delay_markers("x", wire.cluster.now + 100)
+    assert wire.cluster.next_timer() == wire.cluster.now + 100
     wire.end((who[0], who[1]))
     for milliseconds, state in ((99, "PrepareCommit"), (1, "CompleteCommit")):
         wire.wait(milliseconds)
@@ -528,14 +529,15 @@ def test_partitions_that_are_not_there_keep_the_others_out_of_a_transaction(wire
     verified = [{"Name": "t", "Partitions": [0]}]
     one = who | {"VerifyOnly": True}
     rows = [one | {"Topics": topics}, one | {"TransactionalId": "y", "Topics": verified}, one | {"Topics": verified}]
-    assert wire.add((producer_id, epoch)) == E.NONE
-    answer = wire.ask("AddPartitionsToTxn", 5, Transactions=rows)
-    found = [(row["TransactionalId"], row["TopicResults"]) for row in answer["ResultsByTransaction"]]
 
     def told(error: int) -> list[Message]:
         return [{"Name": "t", "ResultsByPartition": [{"PartitionIndex": 0, "PartitionErrorCode": error}]}]
 
-    assert found == [("x", expected), ("y", told(E.INVALID_PRODUCER_ID_MAPPING)), ("x", told(E.NONE))]
+    for in_transaction in (E.TRANSACTION_ABORTABLE, E.NONE):  # a partition that is only verified is not added
+        answer = wire.ask("AddPartitionsToTxn", 5, Transactions=rows)
+        found = [(row["TransactionalId"], row["TopicResults"]) for row in answer["ResultsByTransaction"]]
+        assert found == [("x", expected), ("y", told(E.INVALID_PRODUCER_ID_MAPPING)), ("x", told(in_transaction))]
+        assert wire.add((producer_id, epoch)) == E.NONE
 
 
 @pytest.mark.parametrize("level", [1, 2])

@@ -74,7 +74,7 @@ def _asked_topic(cluster: Cluster, row: Message, may_create: bool) -> Message:
     if name is None:
         name = cluster.names.get(topic_id)
         if name is None:
-            return {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_ID, "Name": None, "TopicId": topic_id, "Partitions": []}
+            return {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_ID, "Name": None, "TopicId": topic_id}
     topic = cluster.topics.get(name)
     wanted = cluster.settings.default_partitions
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -86,7 +86,7 @@ def _asked_topic(cluster: Cluster, row: Message, may_create: bool) -> Message:
         except Rejected as rejected:
             error = rejected.code
     if topic is None:
-        return {"ErrorCode": error, "Name": name, "Partitions": []}
+        return {"ErrorCode": error, "Name": name}
     return _topic_row(cluster, topic)
 
 
@@ -118,7 +118,7 @@ def describe_topic_partitions(cluster: Cluster, request: Request) -> Message:
     rows = []
     for asked in request.row["Topics"] or [{"Name": name} for name in cluster.topics]:
         topic = cluster.topics.get(asked["Name"])
-        unknown = {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Name": asked["Name"], "Partitions": []}
+        unknown = {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Name": asked["Name"]}
         rows.append(unknown if topic is None else _topic_row(cluster, topic))
     return {"Topics": rows, "NextCursor": None}
 
