@@ -231,6 +231,18 @@ def test_an_instance_aborts_after_offsets_that_were_refused_for_its_group() -> N
     assert set(followed) == {"AbortTransaction"}
 
 
+def test_an_instance_ends_after_offsets_that_were_refused_for_another_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConsumeTransformProduce, "error_in_transaction", lambda _, error: error)
+    events = recorded.__wrapped__(12, "consumer").events
+    [place] = [place for place, event in enumerate(events) if event.error]
+    told = [(event.action, event.phase, event.process) for event in events[place : place + 3]]
+    assert told == [
+        ("TxnOffsetCommit", "fail", "wire/A"),
+        ("SendOffsetsToTransaction", "fail", "A"),
+        ("Crash", "ok", "A"),
+    ]
+
+
 @PROTOCOLS
 def test_batches_of_an_epoch_have_sequences_without_gaps_except_the_offsets_which_have_none(protocol: str) -> None:
     for seed in SEEDS:
