@@ -554,8 +554,7 @@ _TOGETHER = "cooperative-sticky"
 
 
 def _unsupported_assignors(values: Values) -> bool:
-    given = values.word("partition.assignment.strategy") or "range,roundrobin"
-    assignors = {word.strip() for word in given.split(",") if word.strip()}
+    assignors = {word.strip() for word in values.word("partition.assignment.strategy").split(",") if word.strip()}
     at_once = assignors - {_TOGETHER}
     unknown = bool(at_once - {"range", "roundrobin"})
     of_others = values.has("group.protocol.type") and values.word("group.protocol.type") != "consumer"
@@ -722,16 +721,13 @@ JAVA_CONSUMER = Client(
             "a member has to be heard of within its session",
             "Heartbeat",
             lambda values: values.has("group.id")
-            and values.word("group.protocol") == "classic"
             and values.number("heartbeat.interval.ms") >= values.number("session.timeout.ms"),
         ),
         Rule(
             ("heartbeat.interval.ms",),
             "no timer runs for a negative time",
             "Timer",
-            lambda values: values.has("group.id")
-            and values.word("group.protocol") == "classic"
-            and values.number("heartbeat.interval.ms") < 0,
+            lambda values: values.has("group.id") and values.number("heartbeat.interval.ms") < 0,
         ),
     ),
 )  # fmt: skip
