@@ -307,6 +307,11 @@ def test_a_topic_that_was_made_again_lacks_the_markers_from_before_in_both_ways(
     assert said(table) == {key: loose[key] if key[1] in doubtful else strict[key] for key in strict}
     assert {row["trace"] for row in rows_of(table) if row["unjudged"] == "made-again"} == doubtful
     assert not [row for row in rows_of(table) if row["accepted"] is False]
+    for segment in brokers.glob("*/topics-made-again-1/*.log"):
+        *first, _ = (region for region in read_segment(segment) if isinstance(region, StoredBatch))
+        segment.write_bytes(b"".join(each.batch.encode() for each in first))
+    both = {row["trace"]: row["unjudged"] for row in rows_of(in_process(pieces_of([brokers]), RULES, {0}))}
+    assert (both["topics-made-again-slow"], both["topics-made-again-t"]) == ("other-moment", "made-again")
 
 
 def test_a_partition_whose_folder_has_no_segment_is_not_there_in_both_ways(tmp_path: Path) -> None:
