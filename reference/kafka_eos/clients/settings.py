@@ -260,7 +260,6 @@ def _out_of_range(kind: Kind, word: str) -> str:
             return "" if word or may_be_empty else "empty"
 
 
-BOOLEAN_OF_LIBRDKAFKA = frozenset({"true", "t", "1", "false", "f", "0"})
 _TRUE = frozenset({"true", "t", "1"})
 _BY_DURATION = "by_duration:PnDTnHnMn.nS"
 _LASTING = re.compile(r"by_duration:[Pp](?=.)(\d+[Dd])?([Tt](?=.)(\d+[Hh])?(\d+[Mm])?(\d+([.,]\d{0,9})?[Ss])?)?")

@@ -33,6 +33,7 @@ from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.traces import command, coordinators, leaders, replays, scan, transitions
+from kafka_eos_checks.traces.clients import SHOWN
 from kafka_eos_checks.traces.coordinators import (
     Recorded,
     StateRecord,
@@ -580,6 +581,15 @@ def test_after_kafkas_last_sequence_comes_the_first_one_again_and_five_batches_a
 def test_an_explanation_of_more_than_600_characters_is_cut() -> None:
     assert replays._shortened("x" * 600) == "x" * 600
     assert replays._shortened("x" * 601) == "x" * 600 + "…"
+
+
+@pytest.mark.parametrize("more", [0, 3])
+def test_of_many_rejected_traces_the_first_are_told_and_the_others_counted(more: int) -> None:
+    import pyarrow as pa  # noqa: PLC0415
+
+    rows = pa.Table.from_pylist([{"trace": f"t-{number}", "reason": "wrong"} for number in range(SHOWN + more)])
+    told = [f"t-{number}: wrong" for number in range(SHOWN)]
+    assert replays._evidence(rows).splitlines() == told + ([f"… and {more} more"] if more else [])
 
 
 # --- what makes it fast ----------------------------------------------------------------------------------------------

@@ -461,55 +461,73 @@ def test_librdkafka_agrees_with_the_rules_on_random_settings(kind: str, client: 
     assert not wrong(client.refusal, rows, [librdkafka(kind, row) for row in rows])
 
 
-STREAMS_ROWS: list[Row] = [
-    {},
-    *({prefix + "enable.metrics.push": "true"} for prefix in ("", "admin.", "consumer.", "main.consumer.")),
-    {"restore.consumer.enable.metrics.push": "true"},
-    {"processing.guarantee": "exactly_once"},
-    {"processing.guarantee": "exactly_once_beta"},
-    {"acks": "1"},
-    {"admin.default.api.timeout.ms": "29999"},
-    {"bootstrap.resolve.timeout.ms": "-1"},
-    {"admin.bootstrap.resolve.timeout.ms": "-1", "producer.bootstrap.resolve.timeout.ms": "1"},
-    {"producer.buffer.memory.allocation.strategy": "incremental", "compression.type": "gzip"},
-    {"upgrade.from": "4.3"},
-    {"upgrade.from": "4.2"},
-    {"default.interactive.query.isolation.level": "other"},
+EXACTLY_ONCE = {"processing.guarantee": "exactly_once_v2"}
+_TOO_SHORT = ("delivery.timeout.ms", "linger.ms", "request.timeout.ms")
+_BY_BOTH: list[tuple[Row, tuple[str, ...]]] = [
+    ({}, ()),
     *(
-        {"enable.transactional.statestores": "true", "processing.guarantee": guarantee, **others}
+        ({prefix + "enable.metrics.push": "true"}, (prefix + "enable.metrics.push",) if is_cast else ())
+        for is_cast, prefixes in ((True, ("admin.", "consumer.", "main.consumer.")), (False, ("", "restore.consumer.")))
+        for prefix in prefixes
+    ),
+    ({"processing.guarantee": "exactly_once"}, ("processing.guarantee",)),
+    ({"processing.guarantee": "exactly_once_beta"}, ("processing.guarantee",)),
+    ({"acks": "1"}, ()),
+    ({"admin.default.api.timeout.ms": "29999"}, ("default.api.timeout.ms", "request.timeout.ms")),
+    ({"bootstrap.resolve.timeout.ms": "-1"}, ()),
+    ({"admin.bootstrap.resolve.timeout.ms": "-1", "producer.bootstrap.resolve.timeout.ms": "1"}, ()),
+    ({"upgrade.from": "4.2"}, ()),
+    *(
+        ({"enable.transactional.statestores": "true", "processing.guarantee": guarantee, **others}, ())
         for guarantee in ("at_least_once", "exactly_once_v2")
         for others in ({}, {"default.interactive.query.isolation.level": "READ_committed"})
     ),
-    {"statestore.uncommitted.max.bytes": "-2"},
-    {"topology.description.push.enabled": "perhaps"},
-    {"group.protocol": "streams", "consumer.group.instance.id": "a"},
-    {"group.protocol": "streams", "consumer.heartbeat.interval.ms": "60000"},
-    {"consumer.group.protocol": "other"},
-    {"consumer.allow.auto.create.topics": ""},
-    {"main.consumer.enable.auto.commit": "other"},
-    {"main.consumer.group.id": ""},
-    {"restore.consumer.auto.offset.reset": ""},
-    {"restore.consumer.group.instance.id": "a,b"},
-    {"delivery.timeout.ms": "30099"},  # the linger of Streams is 100
-    {"delivery.timeout.ms": "30100"},
-    {"producer.transactional.id": ""},
-    {"producer.enable.idempotence": "true", "acks": "1"},
+    ({"group.protocol": "streams", "consumer.heartbeat.interval.ms": "60000"}, ()),
+    ({"consumer.group.protocol": "other"}, ()),
+    ({"consumer.allow.auto.create.topics": ""}, ()),
+    ({"main.consumer.enable.auto.commit": "other"}, ()),
+    ({"main.consumer.group.id": ""}, ()),
+    ({"restore.consumer.auto.offset.reset": ""}, ()),
+    ({"restore.consumer.group.instance.id": "a,b"}, ()),
+    ({"delivery.timeout.ms": "30099"}, _TOO_SHORT),  # the linger of Streams is 100
+    ({"delivery.timeout.ms": "30100"}, ()),
+    ({"producer.transactional.id": ""}, ("transactional.id",)),
+    ({"producer.enable.idempotence": "true", "acks": "1"}, ("acks", "enable.idempotence")),
     *(
-        {"processing.guarantee": "exactly_once_v2", name: word}
-        for name, word in (
-            ("acks", "1"),
-            ("producer.acks", "1"),
-            ("retries", "0"),
-            ("enable.idempotence", "false"),
-            ("producer.transactional.id", ""),
-            ("consumer.isolation.level", "other"),
-            ("main.consumer.isolation.level", "other"),
-            ("restore.consumer.isolation.level", "other"),
-            ("transaction.timeout.ms", "99"),
-            ("producer.transaction.two.phase.commit.enable", "true"),
+        (EXACTLY_ONCE | {name: word}, named)
+        for name, word, named in (
+            ("acks", "1", ("acks", "enable.idempotence")),
+            ("producer.acks", "1", ("acks", "enable.idempotence")),
+            ("retries", "0", ("retries", "enable.idempotence")),
+            ("enable.idempotence", "false", ()),
+            ("producer.transactional.id", "", ()),
+            ("consumer.isolation.level", "other", ()),
+            ("main.consumer.isolation.level", "other", ("isolation.level",)),
+            ("restore.consumer.isolation.level", "other", ("isolation.level",)),
+            ("transaction.timeout.ms", "99", ()),
+            ("producer." + TWO_PHASES, "true", ("transaction.timeout.ms", TWO_PHASES)),
         )
     ),
 ]
+_BY_ONE: list[tuple[Row, tuple[str, ...], tuple[str, ...]]] = [
+    (
+        {f"producer.{ALLOCATION}": "incremental", "compression.type": "gzip"},
+        (),
+        (ALLOCATION, "compression.type"),
+    ),
+    ({"upgrade.from": "4.3"}, ("upgrade.from",), ()),
+    (
+        {"default.interactive.query.isolation.level": "other"},
+        (),
+        ("default.interactive.query.isolation.level",),
+    ),
+    ({"statestore.uncommitted.max.bytes": "-2"}, (), ("statestore.uncommitted.max.bytes",)),
+    ({"topology.description.push.enabled": "perhaps"}, (), ("topology.description.push.enabled",)),
+    ({"group.protocol": "streams", f"consumer.{STATIC}": "a"}, (STATIC, "group.protocol"), ()),
+]
+REFUSED_BY_STREAMS = [*((row, named, named) for row, named in _BY_BOTH), *_BY_ONE]
+"""Settings of Kafka Streams, and those that its refusal names in 4.3 and in 4.4; none if it takes them."""
+STREAMS_ROWS = [row for row, *_ in REFUSED_BY_STREAMS]
 
 
 def drawn_for_streams(rules: JavaClients) -> list[Row]:
@@ -531,6 +549,13 @@ def drawn_for_streams(rules: JavaClients) -> list[Row]:
             row[dice.choice(prefixes) + name] = dice.choice(taken)
         rows.append(row)
     return rows
+
+
+@pytest.mark.parametrize(("release", "place"), [("4.3", 1), ("4.4", 2)])
+def test_the_refusal_of_kafka_streams_names_its_settings(release: str, place: int) -> None:
+    for refusal in REFUSED_BY_STREAMS:
+        refused = refused_by_streams(refusal[0], JAVA[release])
+        assert (refused.settings if refused else ()) == refusal[place], refusal[0]
 
 
 @pytest.mark.java
@@ -692,7 +717,6 @@ def test_without_one_of_its_rules_a_client_would_take_a_row_that_it_refuses(clie
 
 IDEMPOTENT = {"enable.idempotence": "true"}
 TRANSACTIONAL = {"transactional.id": "t"}
-EXACTLY_ONCE = dict(word.split("=") for word in ["processing.guarantee=exactly_once_v2"])
 
 
 @pytest.mark.parametrize(
@@ -831,6 +855,8 @@ def test_a_setting_of_librdkafka_has_the_name_of_java_if_java_has_one_and_else_i
         (LIBRDKAFKA_CONSUMER, "group.protocol.type", False),
         (LIBRDKAFKA_CONSUMER, "group.id", False),
         (LIBRDKAFKA_CONSUMER, "sasl.mechanisms", True),
+        (STREAMS, "application.id", False),
+        (STREAMS, "state.dir", True),
         (LIBRDKAFKA_CONSUMER, "sasl.oauthbearer.method", True),
         (LIBRDKAFKA_CONSUMER, "ssl.endpoint.identification.algorithm", True),
     ],
@@ -941,8 +967,9 @@ def test_a_refusal_names_the_settings_the_reason_and_the_source() -> None:
     ],
 )
 def test_an_unknown_setting_is_refused(given: Row, why: str) -> None:
-    with pytest.raises(RefusedSettings, match=why):
+    with pytest.raises(RefusedSettings, match=why) as refused:
         producer_settings(given)
+    assert (refused.value.settings, refused.value.source) == ((*given,), "ProducerConfig.CONFIG")
 
 
 VECTOR_ALWAYS = {"processing.guarantee": "exactly_once_v2"}
