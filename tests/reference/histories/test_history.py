@@ -115,6 +115,7 @@ def test_every_column_has_a_type() -> None:
             '{"detail":{"input":["t","0",1]},' + GOOD[1:],
             "detail.input: expected [topic, partition, offset], found ['t', '0', 1]",
         ),
+        ('{"detail":{"input":5},' + GOOD[1:], "detail.input: expected [topic, partition, offset], found 5"),
         (
             '{"detail":{"offsets":{"0":"5"}},' + GOOD[1:],
             "detail.offsets: expected {\"partition\": offset}, found {'0': '5'}",
