@@ -19,6 +19,7 @@ Row: TypeAlias = dict[str, Any]
 TARGET = Path(settings.__file__).with_name(settings.KNOWN)
 JAVA_SOURCE = Path(__file__).with_name("ClientSettings.java")
 JAVA_CLIENTS = ("producer", "consumer", "admin", "streams")
+BOOLEAN_OF_LIBRDKAFKA = ("0", "1", "f", "false", "t", "true")
 SIDES = {"*": "both", "P": "producer", "C": "consumer"}
 _JAVA_SECONDS = 240
 _PROPERTY = re.compile(
@@ -121,7 +122,7 @@ def _row(matched: re.Match[str], takes: Callable[[str], bool]) -> Row:
         numbers = {"low": low, "high": high, **({"word": "all"} if takes("all") else {})}
         return row | numbers | ({"fraction": True} if "*Type: float*" in matched["about"] else {})
     if "*Type: boolean*" in matched["about"]:
-        return {**row, "any_case": True, "words": sorted(settings.BOOLEAN_OF_LIBRDKAFKA)}
+        return {**row, "any_case": True, "words": list(BOOLEAN_OF_LIBRDKAFKA)}
     if "*Type: enum value*" in matched["about"]:
         return {**row, "any_case": True, "words": sorted(word.strip().lower() for word in matched["range"].split(","))}
     words = sorted(filter(takes, _QUOTED.findall(matched["about"])))

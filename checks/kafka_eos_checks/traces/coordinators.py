@@ -732,8 +732,8 @@ def _loose(markers: Iterable[WrittenMarker], first: Transition | None, last: Tra
 
 def _is_left(record: ToldRecord, following: ToldRecord | None) -> bool:
     """Whether the coordinator gave the append of a record up, as the next record of the same coordinator tells."""
-    is_same = following is not None and following.leader_epoch == record.leader_epoch
-    return is_given_up(record.told, following.told if following is not None and is_same else None)
+    told = following.told if following is not None and following.leader_epoch == record.leader_epoch else None
+    return is_given_up(record.told, told)
 
 
 def split_given(records: Sequence[ToldRecord], *, given: bool) -> tuple[ToldRecord | None, Sequence[ToldRecord]]:

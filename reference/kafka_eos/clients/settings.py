@@ -260,7 +260,6 @@ def _out_of_range(kind: Kind, word: str) -> str:
             return "" if word or may_be_empty else "empty"
 
 
-BOOLEAN_OF_LIBRDKAFKA = frozenset({"true", "t", "1", "false", "f", "0"})
 _TRUE = frozenset({"true", "t", "1"})
 _BY_DURATION = "by_duration:PnDTnHnMn.nS"
 _LASTING = re.compile(r"by_duration:[Pp](?=.)(\d+[Dd])?([Tt](?=.)(\d+[Hh])?(\d+[Mm])?(\d+([.,]\d{0,9})?[Ss])?)?")
@@ -554,8 +553,7 @@ _TOGETHER = "cooperative-sticky"
 
 
 def _unsupported_assignors(values: Values) -> bool:
-    given = values.word("partition.assignment.strategy") or "range,roundrobin"
-    assignors = {word.strip() for word in given.split(",") if word.strip()}
+    assignors = {word.strip() for word in values.word("partition.assignment.strategy").split(",") if word.strip()}
     at_once = assignors - {_TOGETHER}
     unknown = bool(at_once - {"range", "roundrobin"})
     of_others = values.has("group.protocol.type") and values.word("group.protocol.type") != "consumer"
@@ -722,16 +720,13 @@ JAVA_CONSUMER = Client(
             "a member has to be heard of within its session",
             "Heartbeat",
             lambda values: values.has("group.id")
-            and values.word("group.protocol") == "classic"
             and values.number("heartbeat.interval.ms") >= values.number("session.timeout.ms"),
         ),
         Rule(
             ("heartbeat.interval.ms",),
             "no timer runs for a negative time",
             "Timer",
-            lambda values: values.has("group.id")
-            and values.word("group.protocol") == "classic"
-            and values.number("heartbeat.interval.ms") < 0,
+            lambda values: values.has("group.id") and values.number("heartbeat.interval.ms") < 0,
         ),
     ),
 )  # fmt: skip

@@ -143,7 +143,7 @@ class Message:
                 raise MalformedBatch(position, f"magic {message.magic} in a wrapper of version {self.magic}")
             if message.compression is not CompressionType.NONE:
                 raise MalformedBatch(position, "a wrapper in a wrapper")
-            if not 0 <= base + message.offset < INT64_MAX:
+            if base + message.offset >= INT64_MAX:
                 raise MalformedBatch(position, f"offset {base + message.offset} is none")
             found = replace(message, offset=base + message.offset)
             if self.magic:  # the type is the wrapper's, and the broker's time stands for all

@@ -47,7 +47,7 @@ def _rows(taken: Taken[IdempotentProducer]) -> Iterator[dict[str, Any]]:
         yield _process(PRODUCER, "Restart", "ok")
     elif action == "Send":
         yield _send(int(str(taken.instance.arguments[0])), "invoke")
-    for request in sorted(after.requests - before.requests, key=lambda r: (r.value, r.attempt)):
+    for request in sorted(after.requests - before.requests, key=lambda request: request.value):
         yield _produce(request, "invoke")
     if action == "RefuseBatch":
         (request,) = before.requests - after.requests

@@ -291,13 +291,13 @@ class TransactionRecorder:
 
     def _end(self, taken: Taken[Transactions]) -> Iterator[dict[str, Any]]:
         instance, commit = str(taken.instance.arguments[0]), bool(taken.instance.arguments[1])
-        before, number = taken.before.clients[instance], taken.after.clients[instance].number
-        if (instance, number, commit) not in self._asked:
-            self._asked.add((instance, number, commit))
-            yield self._application(instance, _ENDS[commit], "invoke", number)
+        client = taken.before.clients[instance]
+        if (instance, client.number, commit) not in self._asked:
+            self._asked.add((instance, client.number, commit))
+            yield self._application(instance, _ENDS[commit], "invoke", client.number)
         self._asks(instance)
-        self._ends[instance, number, commit] = self._requests[instance]
-        yield self._wire(instance, "EndTxn", "invoke", before.epoch, detail={"committed": commit})
+        self._ends[instance, client.number, commit] = self._requests[instance]
+        yield self._wire(instance, "EndTxn", "invoke", client.epoch, detail={"committed": commit})
 
     def _handle_end(self, taken: Taken[Transactions]) -> Iterator[dict[str, Any]]:
         """A repeated request: each copy except the first one is seen on its way."""

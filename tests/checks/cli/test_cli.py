@@ -146,6 +146,13 @@ def test_every_command_refuses_an_unknown_option_in_one_line(call: str, capsys: 
 
 
 @pytest.mark.parametrize("call", CALLS)
+def test_every_command_says_what_it_does_and_what_each_of_its_options_is_for(call: str) -> None:
+    parser = parser_of(call.split())[0]
+    assert parser.description
+    assert not [action.dest for action in parser._actions if not action.help]
+
+
+@pytest.mark.parametrize("call", CALLS)
 def test_every_json_option_takes_a_dash_for_standard_output(call: str) -> None:
     for action in parser_of(call.split())[0]._actions:
         if "--json" in action.option_strings:

@@ -248,7 +248,9 @@ def test_a_client_whose_request_for_an_epoch_is_sent_again_is_given_the_same_epo
 
 def test_a_transactional_id_expires_at_rest_only() -> None:
     assert judge(recorded([*COMMITTED, None], [MARKER], [0] * 5)).found == "accepted"
-    assert judge(recorded([*COMMITTED[:2], None], [], [0] * 3)).found.startswith("rejected")
+    rejected = judge(recorded([*COMMITTED[:2], None], [], [0] * 3))
+    assert rejected.found.startswith("rejected")
+    assert "offset 2: a tombstone" in rejected.explanation
 
 
 class LongInUse(TransactionCoordinator):

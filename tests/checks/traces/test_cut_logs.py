@@ -435,16 +435,30 @@ def test_a_log_of_last_records_only_has_nothing_to_replay(
     assert "1 path with nothing to replay" in said
 
 
-def test_ids_with_their_last_record_only_are_left_out_beside_others(tmp_path: Path) -> None:
-    answer = tmp_path / "verdicts.json"
-    rows = [("idle", value(S.COMPLETE_COMMIT, 3)), ("busy", value(S.EMPTY, 5)), ("busy", value(S.EMPTY, 6))]
+def write_states(folder: Path, rows: list[tuple[str, TransactionLogValue]]) -> None:
+    """A coordinator's log with these records, the first at offset 8; each has a leader epoch of its own."""
     batches = [
         build_batch(
-            [Record(key=TransactionLogKey(transactional_id=name).encode(), value=v.encode())], base_offset=8 + at
+            [Record(key=TransactionLogKey(transactional_id=name).encode(), value=v.encode())],
+            base_offset=8 + at,
+            partition_leader_epoch=at,
         )
         for at, (name, v) in enumerate(rows)
     ]
-    write_segment(tmp_path / "broker" / f"{TOPIC}-0" / f"{0:020d}.log", [batch.encode() for batch in batches])
+    write_segment(folder / f"{TOPIC}-0" / f"{0:020d}.log", [batch.encode() for batch in batches])
+
+
+def test_what_is_wrong_after_the_first_record_of_a_cut_log_is_told_with_its_place(tmp_path: Path) -> None:
+    answer = tmp_path / "verdicts.json"
+    write_states(tmp_path / "broker", [("id", value(S.EMPTY, 5)), ("id", value(S.COMPLETE_COMMIT, 5))])
+    assert cli.main(["check", "traces", str(tmp_path / "broker"), "--alone", "--json", str(answer)]) == 1
+    assert "offset 9: COMPLETE_COMMIT" in read_verdicts(answer)[0].evidence
+
+
+def test_ids_with_their_last_record_only_are_left_out_beside_others(tmp_path: Path) -> None:
+    answer = tmp_path / "verdicts.json"
+    rows = [("idle", value(S.COMPLETE_COMMIT, 3)), ("busy", value(S.EMPTY, 5)), ("busy", value(S.EMPTY, 6))]
+    write_states(tmp_path / "broker", rows)
     assert cli.main(["check", "traces", str(tmp_path / "broker"), "--alone", "--json", str(answer)]) == 3
     first, logs = read_verdicts(answer)
     assert (first.figures["traces"], first.standing) == (1, Standing.OK)

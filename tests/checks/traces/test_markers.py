@@ -162,6 +162,8 @@ def test_an_open_decision_without_its_marker_does_not_tell_of_another_moment() -
     own = [WrittenMarker(7, 0, COMMIT, 0, offset) for offset in (1, 3, 5)]
     told = [matched(decided, own[:count], is_cut=False, last=last).is_ragged for count in range(4)]
     assert told == [True, False, False, True]
+    of_another = [*own[:2], WrittenMarker(8, 9, COMMIT, 0, 5)]
+    assert not matched(decided, of_another, is_cut=False, last=last).is_ragged, "nothing tells that it is later"
 
 
 def test_a_marker_of_an_epoch_without_a_decision_is_of_another_moment_only_if_it_is_not_an_earlier_one() -> None:

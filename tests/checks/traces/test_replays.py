@@ -33,6 +33,7 @@ from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.traces import command, coordinators, leaders, replays, scan, transitions
+from kafka_eos_checks.traces.clients import SHOWN
 from kafka_eos_checks.traces.coordinators import (
     Recorded,
     StateRecord,
@@ -307,6 +308,11 @@ def test_a_topic_that_was_made_again_lacks_the_markers_from_before_in_both_ways(
     assert said(table) == {key: loose[key] if key[1] in doubtful else strict[key] for key in strict}
     assert {row["trace"] for row in rows_of(table) if row["unjudged"] == "made-again"} == doubtful
     assert not [row for row in rows_of(table) if row["accepted"] is False]
+    for segment in brokers.glob("*/topics-made-again-1/*.log"):
+        *first, _ = (region for region in read_segment(segment) if isinstance(region, StoredBatch))
+        segment.write_bytes(b"".join(each.batch.encode() for each in first))
+    both = {row["trace"]: row["unjudged"] for row in rows_of(in_process(pieces_of([brokers]), RULES, {0}))}
+    assert (both["topics-made-again-slow"], both["topics-made-again-t"]) == ("other-moment", "made-again")
 
 
 def test_a_partition_whose_folder_has_no_segment_is_not_there_in_both_ways(tmp_path: Path) -> None:
@@ -575,6 +581,15 @@ def test_after_kafkas_last_sequence_comes_the_first_one_again_and_five_batches_a
 def test_an_explanation_of_more_than_600_characters_is_cut() -> None:
     assert replays._shortened("x" * 600) == "x" * 600
     assert replays._shortened("x" * 601) == "x" * 600 + "…"
+
+
+@pytest.mark.parametrize("more", [0, 3])
+def test_of_many_rejected_traces_the_first_are_told_and_the_others_counted(more: int) -> None:
+    import pyarrow as pa  # noqa: PLC0415
+
+    rows = pa.Table.from_pylist([{"trace": f"t-{number}", "reason": "wrong"} for number in range(SHOWN + more)])
+    told = [f"t-{number}: wrong" for number in range(SHOWN)]
+    assert replays._evidence(rows).splitlines() == told + ([f"… and {more} more"] if more else [])
 
 
 # --- what makes it fast ----------------------------------------------------------------------------------------------

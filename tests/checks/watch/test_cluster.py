@@ -116,7 +116,9 @@ def test_the_prepared_transactions_are_asked_for_by_their_states_and_those_that_
 def test_a_coordinator_that_cannot_list_its_transactions_tells_nothing() -> None:
     loading = {"ErrorCode": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "TransactionStates": []}
     assert asked(ListTransactions=loading).transactions_of([7]) is None, "that is not: no coordinator knows it"
-    assert asked(ListTransactions=loading | {"ErrorCode": 0}).transactions_of([7]) == {}
+    cluster = asked(ListTransactions=loading | {"ErrorCode": 0})
+    assert cluster.transactions_of([8, 7]) == {}
+    assert cluster._wire.asked["ListTransactions"] == {"ProducerIdFilters": [7, 8]}  # type: ignore[attr-defined]
 
 
 def test_brokers_that_do_not_tell_of_transactions_or_producers_tell_nothing() -> None:

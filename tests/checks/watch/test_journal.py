@@ -252,6 +252,7 @@ def test_a_changed_folder_is_refused(damage: Callable[[Path], Any], said: str, t
 def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Journal(tmp_path) as journal:
         journal.commit({}, NOW, [])
+    assert not (tmp_path / REPORTS).exists(), "there is nothing to write into it"
     monkeypatch.setattr(journals, "FORMAT", 4)
     with pytest.raises(UnusableFolder, match="has format 3, and known is 4; give another folder"):
         Journal(tmp_path)

@@ -61,6 +61,13 @@ def test_offsets_that_are_not_read_yet_are_counted(written: Written, tmp_path: P
     watcher.poll(1_700_000_000_000)
     metrics.write(path, watcher, 0)
     assert (gauges(path)["unread_offsets"], gauges(path)["partitions"]) == (3, 1)
+    after_restart = written.watcher()
+    after_restart.resume(watcher.to_json())
+    written.gone.add(1)
+    after_restart.poll(1_700_000_000_000)
+    metrics.write(path, after_restart, 0)
+    assert gauges(path)["partitions"] == 1
+    assert not [name for name in gauges(path) if name.startswith("held_back_offsets")], "no broker has told it yet"
 
 
 def test_gauges_are_written_once_a_second_and_at_the_end(

@@ -880,7 +880,8 @@ def test_what_its_coordinator_has_committed_is_not_to_be_aborted_at_once(
     assert report.decision == {"Do not": "committed", "Abort ": "aborted"}.get(said[:6], "")
     assert report.command.startswith(f"{command} --bootstrap-server=HOST:PORT ")
     assert report.command.endswith(" --start-offset=0" if command == "kafka-transactions" else "print.key=true")
-    assert ("read_uncommitted --max-messages=3 " in report.command) == ("consumer" in command)
+    records = " --topic=orders --partition=0 --offset=0 --isolation-level=read_uncommitted --max-messages=3 "
+    assert (records in report.command) == ("consumer" in command)
 
 
 def test_the_start_offset_is_the_leaders_for_the_producer(written: Written) -> None:
@@ -986,6 +987,9 @@ def test_a_report_on_blocked_readers_says_whether_and_when_it_ends_by_itself(
     [report] = looks(watcher, at=NOW + 30_000)
     assert (report.rule, report.ends, report.ends_ms) == (LAGS, ends, ends_ms)
     assert report.command.endswith(command)
+    assert report.next.startswith(
+        {None: "The coordinators do not tell", "Ongoing": "Wait"}.get(known and known.state, "It is decided")
+    )
     assert [(each.first, each.end) for each in report.blocked] == [(0, 1)]
     assert report.decision == ("committed" if known is not None and known.state == "PrepareCommit" else "")
 

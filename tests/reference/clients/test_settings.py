@@ -2,6 +2,7 @@ import importlib
 import itertools
 import json
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -94,10 +95,10 @@ CONSUMER_WORDS = {
     "heartbeat.interval.ms": ["-1", "0", "3000", "45000"],
     "max.poll.interval.ms": ["0", "1", "6000", "45000"],
 }
+OF_JAVA_SHARES = {"share.acquire.mode": "record_limit", "share.acknowledgement.mode": "implicit"}
 OF_JAVA_CONSUMER = {
     "group.instance.id": ["a", "a,b", ".."],
-    "share.acquire.mode": ["record_limit"],
-    "share.acknowledgement.mode": ["implicit"],
+    **{name: [word] for name, word in OF_JAVA_SHARES.items()},
 }
 OF_LIBRDKAFKA_CONSUMER = {
     "group.protocol.type": ["consumer", "other"],
@@ -108,7 +109,9 @@ OF_LIBRDKAFKA_CONSUMER = {
     "queued.max.messages.kbytes": ["1", "2000"],
     "reconnect.backoff.max.ms": ["99", "100"],
 }
-NAMES_OF_JAVA = {"partition.assignment.strategy": {"range": "org.apache.kafka.clients.consumer.RangeAssignor"}}
+ASSIGNORS = "partition.assignment.strategy"
+FETCHED_ALONE = {"queued.max.messages.kbytes": "1", "receive.message.max.bytes": "2048512"}
+NAMES_OF_JAVA = {ASSIGNORS: {"range": "org.apache.kafka.clients.consumer.RangeAssignor"}}
 
 Row = dict[str, str]
 
@@ -151,6 +154,60 @@ NEWEST_PRODUCER_ROWS = table(JAVA["4.4"].producer, PRODUCER_WORDS, OF_NEWEST_PRO
 LIBRDKAFKA_PRODUCER_ROWS = table(LIBRDKAFKA_PRODUCER, PRODUCER_WORDS, OF_LIBRDKAFKA_PRODUCER, {})
 JAVA_CONSUMER_ROWS = table(JAVA_CONSUMER, CONSUMER_WORDS, OF_JAVA_CONSUMER, GROUP)
 LIBRDKAFKA_CONSUMER_ROWS = table(LIBRDKAFKA_CONSUMER, CONSUMER_WORDS, OF_LIBRDKAFKA_CONSUMER, GROUP)
+
+RACK, TWO_PHASES, STATIC = "partitioner.rack.aware", "transaction.two.phase.commit.enable", "group.instance.id"
+ALLOCATION = "buffer.memory.allocation.strategy"
+DELIVERY = {"linger.ms": "5", "request.timeout.ms": "1000"}
+REFUSED_PRODUCERS: list[tuple[Row, tuple[str, ...]]] = [
+    ({"enable.idempotence": "true", "retries": "0"}, ("retries", "enable.idempotence")),
+    ({"enable.idempotence": "true", "acks": "0"}, ("acks", "enable.idempotence")),
+    (
+        {"max.in.flight.requests.per.connection": "6"},
+        ("max.in.flight.requests.per.connection", "enable.idempotence"),
+    ),
+    ({"max.in.flight.requests.per.connection": "6", "enable.idempotence": "false"}, ()),
+    ({"transactional.id": "t", "acks": "1"}, ("transactional.id", "enable.idempotence")),
+    ({"transactional.id": "t", TWO_PHASES: "true"}, ()),
+    ({"transaction.timeout.ms": "60000", TWO_PHASES: "false"}, ()),
+    ({"transaction.timeout.ms": "60000", TWO_PHASES: "true"}, ("transaction.timeout.ms", TWO_PHASES)),
+    ({**DELIVERY, "delivery.timeout.ms": "1005"}, ()),
+    ({**DELIVERY, "delivery.timeout.ms": "1004"}, ("delivery.timeout.ms", "linger.ms", "request.timeout.ms")),
+]
+"""Settings of Java's producer, and those that its refusal names; none if it takes them."""
+REFUSED_BY_NEWEST: list[tuple[Row, tuple[str, ...]]] = [
+    ({RACK: "true"}, (RACK, "client.rack")),
+    ({RACK: "true", "client.rack": "a"}, ()),
+    ({RACK: "false", "client.rack": " "}, ()),
+    ({ALLOCATION: "incremental", "compression.type": "gzip"}, (ALLOCATION, "compression.type")),
+    ({ALLOCATION: "incremental", "compression.type": "gzip", "batch.size": "16383"}, ()),
+    ({ALLOCATION: "full", "compression.type": "gzip"}, ()),
+]
+REFUSED_CONSUMERS: list[tuple[Row, tuple[str, ...]]] = [
+    ({}, ()),
+    ({"group.id": " "}, ("group.id",)),
+    ({"group.id": ""}, ("group.id",)),
+    ({STATIC: "a" * 249}, ()),
+    *(({STATIC: name}, (STATIC,)) for name in ("a" * 250, "a,b", ".", "..", "\u00e4")),
+    *(({name: word}, (name,)) for name, word in OF_JAVA_SHARES.items()),
+    *(
+        ({**GROUP, "group.protocol": protocol, name: word}, (name, "group.protocol") if protocol == refusing else ())
+        for refusing, settings in (
+            ("consumer", {"session.timeout.ms": "45000", "heartbeat.interval.ms": "3000", ASSIGNORS: "range"}),
+            ("classic", {"group.remote.assignor": "uniform"}),
+        )
+        for name, word in settings.items()
+        for protocol in ("classic", "consumer")
+    ),
+    ({"enable.auto.commit": "true"}, ("enable.auto.commit", "group.id")),
+    ({"enable.auto.commit": "true", **GROUP}, ()),
+    ({"enable.auto.commit": "false"}, ()),
+    ({**GROUP, "session.timeout.ms": "3000"}, ("heartbeat.interval.ms", "session.timeout.ms")),
+    ({**GROUP, "session.timeout.ms": "3001"}, ()),
+    ({"session.timeout.ms": "3000"}, ()),
+    ({**GROUP, "heartbeat.interval.ms": "-1"}, ("heartbeat.interval.ms",)),
+    ({**GROUP, "heartbeat.interval.ms": "0"}, ()),
+    ({"heartbeat.interval.ms": "-1"}, ()),
+]
 
 NOT_COMPARED = {
     "default.api.timeout.ms",  # with the protocol of KIP-848 a short one is refused or not, by the machine's speed
@@ -327,9 +384,11 @@ def test_the_java_client_agrees_with_the_rules(kind: str, nth: int, rules: JavaC
     rows = at_the_bounds(client)
     if kind == "producer":
         rows += JAVA_PRODUCER_ROWS if client is JAVA_PRODUCER else NEWEST_PRODUCER_ROWS
+        refusals = REFUSED_PRODUCERS + (REFUSED_BY_NEWEST if client is not JAVA_PRODUCER else [])
     else:
-        rows = [GROUP | row for row in rows] + JAVA_CONSUMER_ROWS
-        rows += [{}, {"group.id": ""}, {"enable.auto.commit": "true"}, {"enable.auto.commit": "TRUE"}]
+        rows = [GROUP | row for row in rows] + JAVA_CONSUMER_ROWS + [{"enable.auto.commit": "TRUE"}]
+        refusals = REFUSED_CONSUMERS
+    rows += [row for row, _ in refusals]
     rows = thinned(rows, client, nth)
     answers = java(ask_java, kind, rows)
     said = [answer.get("refused") for answer in answers]
@@ -343,6 +402,23 @@ def test_the_java_client_agrees_with_the_rules(kind: str, nth: int, rules: JavaC
 
 
 @pytest.mark.parametrize(
+    ("client", "refusals"),
+    [
+        (JAVA_PRODUCER, REFUSED_PRODUCERS),
+        (JAVA["4.4"].producer, REFUSED_PRODUCERS + REFUSED_BY_NEWEST),
+        (JAVA_CONSUMER, [*REFUSED_CONSUMERS, (NO_TIME, ("default.api.timeout.ms", "group.protocol"))]),
+    ],
+    ids=["producer", "producer of 4.4", "consumer"],
+)
+def test_the_refusal_of_a_java_client_names_its_settings(
+    client: Client, refusals: list[tuple[Row, tuple[str, ...]]]
+) -> None:
+    for row, named in refusals:
+        refused = client.refusal(row)
+        assert (refused.settings if refused else ()) == named, row
+
+
+@pytest.mark.parametrize(
     ("kind", "client", "rows"),
     [
         ("producer", LIBRDKAFKA_PRODUCER, [*LIBRDKAFKA_PRODUCER_ROWS, *at_the_bounds(LIBRDKAFKA_PRODUCER)]),
@@ -353,6 +429,8 @@ def test_the_java_client_agrees_with_the_rules(kind: str, nth: int, rules: JavaC
                 *LIBRDKAFKA_CONSUMER_ROWS,
                 *({"group.id": "g"} | row for row in at_the_bounds(LIBRDKAFKA_CONSUMER)),
                 {"group.id": "g", "session.timeout.ms": "1", "max.poll.interval.ms": "1"},
+                {"group.id": "g", **FETCHED_ALONE, "fetch.max.bytes": "3000000"},
+                {"group.id": "g", **FETCHED_ALONE},
             ],
         ),
     ],
@@ -383,55 +461,73 @@ def test_librdkafka_agrees_with_the_rules_on_random_settings(kind: str, client: 
     assert not wrong(client.refusal, rows, [librdkafka(kind, row) for row in rows])
 
 
-STREAMS_ROWS: list[Row] = [
-    {},
-    *({prefix + "enable.metrics.push": "true"} for prefix in ("", "admin.", "consumer.", "main.consumer.")),
-    {"restore.consumer.enable.metrics.push": "true"},
-    {"processing.guarantee": "exactly_once"},
-    {"processing.guarantee": "exactly_once_beta"},
-    {"acks": "1"},
-    {"admin.default.api.timeout.ms": "29999"},
-    {"bootstrap.resolve.timeout.ms": "-1"},
-    {"admin.bootstrap.resolve.timeout.ms": "-1", "producer.bootstrap.resolve.timeout.ms": "1"},
-    {"producer.buffer.memory.allocation.strategy": "incremental", "compression.type": "gzip"},
-    {"upgrade.from": "4.3"},
-    {"upgrade.from": "4.2"},
-    {"default.interactive.query.isolation.level": "other"},
+EXACTLY_ONCE = {"processing.guarantee": "exactly_once_v2"}
+_TOO_SHORT = ("delivery.timeout.ms", "linger.ms", "request.timeout.ms")
+_BY_BOTH: list[tuple[Row, tuple[str, ...]]] = [
+    ({}, ()),
     *(
-        {"enable.transactional.statestores": "true", "processing.guarantee": guarantee, **others}
+        ({prefix + "enable.metrics.push": "true"}, (prefix + "enable.metrics.push",) if is_cast else ())
+        for is_cast, prefixes in ((True, ("admin.", "consumer.", "main.consumer.")), (False, ("", "restore.consumer.")))
+        for prefix in prefixes
+    ),
+    ({"processing.guarantee": "exactly_once"}, ("processing.guarantee",)),
+    ({"processing.guarantee": "exactly_once_beta"}, ("processing.guarantee",)),
+    ({"acks": "1"}, ()),
+    ({"admin.default.api.timeout.ms": "29999"}, ("default.api.timeout.ms", "request.timeout.ms")),
+    ({"bootstrap.resolve.timeout.ms": "-1"}, ()),
+    ({"admin.bootstrap.resolve.timeout.ms": "-1", "producer.bootstrap.resolve.timeout.ms": "1"}, ()),
+    ({"upgrade.from": "4.2"}, ()),
+    *(
+        ({"enable.transactional.statestores": "true", "processing.guarantee": guarantee, **others}, ())
         for guarantee in ("at_least_once", "exactly_once_v2")
         for others in ({}, {"default.interactive.query.isolation.level": "READ_committed"})
     ),
-    {"statestore.uncommitted.max.bytes": "-2"},
-    {"topology.description.push.enabled": "perhaps"},
-    {"group.protocol": "streams", "consumer.group.instance.id": "a"},
-    {"group.protocol": "streams", "consumer.heartbeat.interval.ms": "60000"},
-    {"consumer.group.protocol": "other"},
-    {"consumer.allow.auto.create.topics": ""},
-    {"main.consumer.enable.auto.commit": "other"},
-    {"main.consumer.group.id": ""},
-    {"restore.consumer.auto.offset.reset": ""},
-    {"restore.consumer.group.instance.id": "a,b"},
-    {"delivery.timeout.ms": "30099"},  # the linger of Streams is 100
-    {"delivery.timeout.ms": "30100"},
-    {"producer.transactional.id": ""},
-    {"producer.enable.idempotence": "true", "acks": "1"},
+    ({"group.protocol": "streams", "consumer.heartbeat.interval.ms": "60000"}, ()),
+    ({"consumer.group.protocol": "other"}, ()),
+    ({"consumer.allow.auto.create.topics": ""}, ()),
+    ({"main.consumer.enable.auto.commit": "other"}, ()),
+    ({"main.consumer.group.id": ""}, ()),
+    ({"restore.consumer.auto.offset.reset": ""}, ()),
+    ({"restore.consumer.group.instance.id": "a,b"}, ()),
+    ({"delivery.timeout.ms": "30099"}, _TOO_SHORT),  # the linger of Streams is 100
+    ({"delivery.timeout.ms": "30100"}, ()),
+    ({"producer.transactional.id": ""}, ("transactional.id",)),
+    ({"producer.enable.idempotence": "true", "acks": "1"}, ("acks", "enable.idempotence")),
     *(
-        {"processing.guarantee": "exactly_once_v2", name: word}
-        for name, word in (
-            ("acks", "1"),
-            ("producer.acks", "1"),
-            ("retries", "0"),
-            ("enable.idempotence", "false"),
-            ("producer.transactional.id", ""),
-            ("consumer.isolation.level", "other"),
-            ("main.consumer.isolation.level", "other"),
-            ("restore.consumer.isolation.level", "other"),
-            ("transaction.timeout.ms", "99"),
-            ("producer.transaction.two.phase.commit.enable", "true"),
+        (EXACTLY_ONCE | {name: word}, named)
+        for name, word, named in (
+            ("acks", "1", ("acks", "enable.idempotence")),
+            ("producer.acks", "1", ("acks", "enable.idempotence")),
+            ("retries", "0", ("retries", "enable.idempotence")),
+            ("enable.idempotence", "false", ()),
+            ("producer.transactional.id", "", ()),
+            ("consumer.isolation.level", "other", ()),
+            ("main.consumer.isolation.level", "other", ("isolation.level",)),
+            ("restore.consumer.isolation.level", "other", ("isolation.level",)),
+            ("transaction.timeout.ms", "99", ()),
+            ("producer." + TWO_PHASES, "true", ("transaction.timeout.ms", TWO_PHASES)),
         )
     ),
 ]
+_BY_ONE: list[tuple[Row, tuple[str, ...], tuple[str, ...]]] = [
+    (
+        {f"producer.{ALLOCATION}": "incremental", "compression.type": "gzip"},
+        (),
+        (ALLOCATION, "compression.type"),
+    ),
+    ({"upgrade.from": "4.3"}, ("upgrade.from",), ()),
+    (
+        {"default.interactive.query.isolation.level": "other"},
+        (),
+        ("default.interactive.query.isolation.level",),
+    ),
+    ({"statestore.uncommitted.max.bytes": "-2"}, (), ("statestore.uncommitted.max.bytes",)),
+    ({"topology.description.push.enabled": "perhaps"}, (), ("topology.description.push.enabled",)),
+    ({"group.protocol": "streams", f"consumer.{STATIC}": "a"}, (STATIC, "group.protocol"), ()),
+]
+REFUSED_BY_STREAMS = [*((row, named, named) for row, named in _BY_BOTH), *_BY_ONE]
+"""Settings of Kafka Streams, and those that its refusal names in 4.3 and in 4.4; none if it takes them."""
+STREAMS_ROWS = [row for row, *_ in REFUSED_BY_STREAMS]
 
 
 def drawn_for_streams(rules: JavaClients) -> list[Row]:
@@ -453,6 +549,13 @@ def drawn_for_streams(rules: JavaClients) -> list[Row]:
             row[dice.choice(prefixes) + name] = dice.choice(taken)
         rows.append(row)
     return rows
+
+
+@pytest.mark.parametrize(("release", "place"), [("4.3", 1), ("4.4", 2)])
+def test_the_refusal_of_kafka_streams_names_its_settings(release: str, place: int) -> None:
+    for refusal in REFUSED_BY_STREAMS:
+        refused = refused_by_streams(refusal[0], JAVA[release])
+        assert (refused.settings if refused else ()) == refusal[place], refusal[0]
 
 
 @pytest.mark.java
@@ -574,6 +677,7 @@ def test_the_known_settings_are_written_by_the_script_only(capsys: pytest.Captur
         ("99999999999999999999", 99999999999999999999, -1, 1e20),
         ("", None, None, None),
         ("x", None, None, None),
+        ("\u0663", 3, None, None),
     ],
 )
 def test_each_client_reads_numbers_in_its_own_way(
@@ -613,7 +717,6 @@ def test_without_one_of_its_rules_a_client_would_take_a_row_that_it_refuses(clie
 
 IDEMPOTENT = {"enable.idempotence": "true"}
 TRANSACTIONAL = {"transactional.id": "t"}
-EXACTLY_ONCE = dict(word.split("=") for word in ["processing.guarantee=exactly_once_v2"])
 
 
 @pytest.mark.parametrize(
@@ -752,6 +855,10 @@ def test_a_setting_of_librdkafka_has_the_name_of_java_if_java_has_one_and_else_i
         (LIBRDKAFKA_CONSUMER, "group.protocol.type", False),
         (LIBRDKAFKA_CONSUMER, "group.id", False),
         (LIBRDKAFKA_CONSUMER, "sasl.mechanisms", True),
+        (STREAMS, "application.id", False),
+        (STREAMS, "state.dir", True),
+        (LIBRDKAFKA_CONSUMER, "sasl.oauthbearer.method", True),
+        (LIBRDKAFKA_CONSUMER, "ssl.endpoint.identification.algorithm", True),
     ],
 )
 def test_files_classes_addresses_and_logins_are_more_than_their_form(client: Client, name: str, is_more: bool) -> None:
@@ -812,6 +919,14 @@ def test_consumers_of_kafka_streams_read_committed_data_with_transactions_unless
         assert found == {"main": of_main, "restore": of_restore}, prefix
 
 
+def test_the_last_prefix_of_a_setting_wins_in_any_order_of_the_settings() -> None:
+    given = {f"{prefix}max.poll.records": word for prefix, word in (("", "1"), ("consumer.", "2"))}
+    rows = [dict(row) for row in itertools.permutations([*given.items(), ("main.consumer.max.poll.records", "3")])]
+    found = [streams_values(row) for row in rows]
+    assert {values.main_consumer.number("max.poll.records") for values in found} == {3}
+    assert {values.restore_consumer.number("max.poll.records") for values in found} == {2}
+
+
 def test_acks_or_retries_turn_idempotence_off_unless_it_is_set() -> None:
     for given in ({"acks": "1"}, {"acks": "0"}, {"retries": "0"}):
         assert not producer_settings(given).enable_idempotence
@@ -852,8 +967,9 @@ def test_a_refusal_names_the_settings_the_reason_and_the_source() -> None:
     ],
 )
 def test_an_unknown_setting_is_refused(given: Row, why: str) -> None:
-    with pytest.raises(RefusedSettings, match=why):
+    with pytest.raises(RefusedSettings, match=why) as refused:
         producer_settings(given)
+    assert (refused.value.settings, refused.value.source) == ((*given,), "ProducerConfig.CONFIG")
 
 
 VECTOR_ALWAYS = {"processing.guarantee": "exactly_once_v2"}
@@ -882,8 +998,13 @@ def test_without_one_of_its_rules_kafka_streams_would_take_settings_that_it_refu
 
 
 def test_every_rule_names_its_source() -> None:
-    clients = (JAVA_PRODUCER, LIBRDKAFKA_PRODUCER, JAVA_CONSUMER, LIBRDKAFKA_CONSUMER, STREAMS)
-    assert all(rule.source and rule.why for client in clients for rule in client.rules)
+    parts = (part.client for java in JAVA.values() for part in java.parts)
+    clients = (JAVA_PRODUCER, LIBRDKAFKA_PRODUCER, JAVA_CONSUMER, LIBRDKAFKA_CONSUMER, STREAMS, *parts)
+    for rule in (rule for client in clients for rule in client.rules):
+        assert re.fullmatch(
+            r"[A-Z]\w+(\.\w+)?|rdkafka\w*\.c: rd_kafka_\w+(, as confluent-kafka calls it)?", rule.source
+        )
+        assert re.match(r"[a-z]+ [a-z]|Kafka Streams ", rule.why), rule.why
     assert all(name in client.kinds for client in clients for rule in client.rules for name in rule.settings)
     assert settings.MAX_IN_FLIGHT_WITH_IDEMPOTENCE == 5
 

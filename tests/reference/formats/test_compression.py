@@ -87,7 +87,7 @@ def test_an_output_takes_no_more_memory_than_16_times_its_size(codec: Compressio
 
 def test_the_size_that_snappy_promises_is_not_allocated() -> None:
     promise_of_16_mib = bytes.fromhex("80808008") + b"\x00a"
-    with pytest.raises(MalformedBatch, match="cannot give the promised 16777216"):
+    with pytest.raises(MalformedBatch, match=r"6 bytes cannot give the promised 16777216$"):
         decompress(CompressionType.SNAPPY, promise_of_16_mib)
 
 
@@ -118,8 +118,8 @@ def test_any_bytes_are_read_or_malformed(codec: CompressionType, data: bytes) ->
 def test_a_xerial_block_that_is_longer_than_its_stream_is_malformed() -> None:
     stream = compress(CompressionType.SNAPPY, b"abc")
     lying = stream[:16] + (6).to_bytes(4, "big") + stream[20:]
-    with pytest.raises(MalformedBatch, match="a block of 6 bytes where 5 are left"):
+    with pytest.raises(MalformedBatch, match=r"a block of 6 bytes where 5 are left$"):
         decompress(CompressionType.SNAPPY, lying)
     negative = stream[:16] + b"\xff\xff\xff\xff" + stream[20:]
-    with pytest.raises(MalformedBatch, match="a block of -1 bytes"):
+    with pytest.raises(MalformedBatch, match=r"a block of -1 bytes where 5 are left$"):
         decompress(CompressionType.SNAPPY, negative)

@@ -8,12 +8,17 @@ from kafka_eos.formats.log_directory import (
     LogDirectory,
     NotALogDirectory,
     Partition,
+    cluster_id,
     deeper_directories,
+    deletions,
+    directory_id,
     find_log_directories,
     is_set_aside,
     linked_directories,
+    links_to_logs,
     misnamed,
     stands_for_logs,
+    topic_id,
 )
 
 
@@ -117,6 +122,23 @@ def test_the_broker_id_is_that_of_meta_properties(text: str, broker_id: int | No
     assert only(tmp_path).broker_id == broker_id
 
 
+def test_the_ids_of_cluster_directory_and_topic_are_read_where_a_broker_has_written_them(tmp_path: Path) -> None:
+    partition = make_partition(tmp_path, "orders-0")
+    assert (cluster_id(tmp_path), directory_id(tmp_path), topic_id(partition)) == (None, None, None)
+    (tmp_path / "meta.properties").write_text("node.id=1\ndirectory.id=d\ncluster.id=c\n")
+    (partition / "partition.metadata").write_text("version: 0\ntopic_id: t\n")
+    assert (cluster_id(tmp_path), directory_id(tmp_path), topic_id(partition)) == ("c", "d", "t")
+
+
+def test_the_folders_of_deleted_partitions_are_found(tmp_path: Path) -> None:
+    names = [f"{topic}-1.{'0f' * 16}-{fate}" for topic, fate in (("b", "delete"), ("a", "delete"), ("c", "stray"))]
+    for name in (*names, "orders-0"):
+        make_partition(tmp_path, name)
+    (tmp_path / f"link-1.{'0f' * 16}-delete").symlink_to(tmp_path / "orders-0")
+    (tmp_path / f"file-1.{'0f' * 16}-delete").touch()
+    assert deletions(tmp_path) == [tmp_path / names[1], tmp_path / names[0]]
+
+
 def test_a_directory_of_several_brokers_has_a_log_directory_each(tmp_path: Path) -> None:
     for broker in (1, 2):
         make_partition(tmp_path / f"broker-{broker}", "orders-0")
@@ -163,6 +185,11 @@ def test_symbolic_links_are_listed_and_never_followed(tmp_path: Path) -> None:
         "orders-0/leader-epoch-checkpoint",
         "secret-0",
     ]
+    assert [str(link.relative_to(inside)) for link in links_to_logs([directory])] == [
+        f"orders-0/{segment_name(5)}",
+        "secret-0",
+    ]
+    assert links_to_logs([directory], ("index",)) == [real / segment_name(0, "index"), inside / "secret-0"]
     assert directory.broker_id is None
     (partition,) = directory.partitions
     assert isinstance(partition, Partition)
@@ -215,6 +242,8 @@ def test_folders_and_segments_with_other_names_than_a_broker_gives_are_told(tmp_
     make_partition(tmp_path, "notes", "readme.txt")
     told = [Path("orders 1"), Path("orders-0") / segment_name(5, "log.gz")]
     assert misnamed(tmp_path, find_log_directories(tmp_path)) == told
+    partition = tmp_path / "orders-0"
+    assert misnamed(partition, find_log_directories(partition)) == [Path(segment_name(5, "log.gz"))]
 
 
 @pytest.mark.parametrize(

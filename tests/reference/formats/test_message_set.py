@@ -283,7 +283,7 @@ def changed(message: Message, position: int, new: bytes) -> bytes:
         (17, b"\x0f", 17, "compression type 7"),
         (26, b"\xff\xff\xff\xfe", 26, "length -2"),
         (26, (6).to_bytes(4, "big"), 26, "a key of 6 bytes in a message of 27"),
-        (26, (2**31 - 1).to_bytes(4, "big"), 26, "a key of 2147483647 bytes"),
+        (26, (2**31 - 1).to_bytes(4, "big"), 26, "a key of 2147483647 bytes in a message of 27"),
         (32, b"\xff\xff\xff\xfe", 32, "length -2"),
         (32, (4).to_bytes(4, "big"), 32, "a value of 4 bytes in a message of 27"),
         (32, (2).to_bytes(4, "big"), 38, "1 bytes are left after the value"),
@@ -296,7 +296,7 @@ def test_an_impossible_field_is_malformed_where_it_stands(
 ) -> None:
     message = Message(timestamp=5, key=b"ke", value=b"val")
     assert message.size == 39
-    with pytest.raises(MalformedBatch, match=reason) as caught:
+    with pytest.raises(MalformedBatch, match=rf"{reason}\b") as caught:
         decode_message(bytes(before) + changed(message, position, new), before)
     assert caught.value.position == before + at
 
@@ -309,6 +309,24 @@ def test_damage_in_a_wrapper_is_reported_with_its_position_in_buffer_and_wrapper
     with pytest.raises(MalformedBatch, match="at byte 12 of the decompressed messages: CRC-32") as caught:
         decode_message_set(before + wrapper.encode())
     assert caught.value.position == len(before) + 34
+
+
+@pytest.mark.parametrize(
+    ("inside", "where", "reason"),
+    [
+        ([], 0, "a wrapper without messages"),
+        ([Message(value=b"v"), Message(magic=0)], 35, "magic 0 in a wrapper of version 1"),
+        ([Message(value=b"v"), Message(attributes=CompressionType.GZIP)], 35, "a wrapper in a wrapper"),
+        ([Message(value=b"v"), Message(offset=8)], 35, "relative offset 8 in a wrapper at 7"),
+        ([Message(value=b"v"), Message(offset=2**63 - 8), Message()], 35, "offset 9223372036854775807 is none"),
+    ],
+)
+def test_a_message_that_a_wrapper_cannot_have_is_malformed(inside: list[Message], where: int, reason: str) -> None:
+    value = compress(CompressionType.GZIP, b"".join(message.encode() for message in inside))
+    wrapper = Message(offset=7, attributes=CompressionType.GZIP, value=value)
+    with pytest.raises(MalformedBatch) as caught:
+        wrapper.messages()
+    assert caught.value.reason == f"at byte {where} of the decompressed messages: {reason}"
 
 
 def test_a_wrapper_that_decompresses_beyond_the_limit_is_malformed() -> None:
@@ -340,7 +358,7 @@ def test_a_message_cut_off_anywhere_is_malformed_at_the_end_of_the_buffer() -> N
 def test_a_message_that_the_format_cannot_hold_is_not_built(
     messages: list[Message], compression: CompressionType, error: type[Exception], reason: str
 ) -> None:
-    with pytest.raises(error, match=reason):
+    with pytest.raises(error, match=rf"{reason}\b"):
         build_message_set(messages, compression=compression)
 
 

@@ -134,18 +134,22 @@ def test_offsets_are_sent_only_of_partitions_that_the_transaction_has_outputs_of
                 assert event.detail["offsets"].keys() == sent
 
 
-def test_an_instance_begins_each_of_its_transactions_once_and_before_it_sends() -> None:
+@pytest.mark.parametrize("eos", ["v1", "v2"])
+def test_an_instance_begins_each_of_its_transactions_once_and_before_it_sends(eos: str) -> None:
     for seed in SEEDS:
-        recorder = recorded(seed)
+        recorder = recorded(seed, eos=eos)
+        assert {event.process for event in of(recorder, "AbortTransaction", "CommitTransaction")} <= {"A", "B"}
         for instance in ("A", "B"):
             own = [event for event in recorder.events if event.process == instance and "transaction" in event.detail]
             begun = [event.detail["transaction"] for event in own if event.action == "BeginTransaction"]
             assert begun == [number for number in range(len(begun) // 2) for _ in ("invoke", "ok")]
             assert {event.detail["transaction"] for event in own if event.action == "Send"} == set(begun)
-            begins = -1
+            begins, ends = -1, Counter[int]()
             for event in own:
                 begins += (event.action, event.phase) == ("BeginTransaction", "invoke")
-                assert event.action != "Send" or event.detail["transaction"] == begins
+                assert event.action != "Send" or event.detail["transaction"] == begins or eos == "v1"
+                ends[event.detail["transaction"]] += event.action in {"AbortTransaction", "CommitTransaction"}
+            assert set(ends.values()) <= {0, 2}, "each end is asked for and told"
 
 
 @pytest.mark.parametrize("eos", ["v1", "v2"])
@@ -229,6 +233,18 @@ def test_an_instance_aborts_after_offsets_that_were_refused_for_its_group() -> N
                 own = (each.action for each in events[place + 1 :] if each.process == event.process)
                 followed[next(own)] += 1
     assert set(followed) == {"AbortTransaction"}
+
+
+def test_an_instance_ends_after_offsets_that_were_refused_for_another_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConsumeTransformProduce, "error_in_transaction", lambda _, error: error)
+    events = recorded.__wrapped__(12, "consumer").events
+    [place] = [place for place, event in enumerate(events) if event.error]
+    told = [(event.action, event.phase, event.process) for event in events[place : place + 3]]
+    assert told == [
+        ("TxnOffsetCommit", "fail", "wire/A"),
+        ("SendOffsetsToTransaction", "fail", "A"),
+        ("Crash", "ok", "A"),
+    ]
 
 
 @PROTOCOLS

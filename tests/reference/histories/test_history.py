@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_eos.histories.history import (
+    ACTIONS,
     COLUMN_TYPES,
     MILLISECONDS,
     VOCABULARY,
@@ -18,6 +20,7 @@ from kafka_eos.histories.history import (
     write_history,
 )
 
+DOCUMENT = Path(__file__).parents[3] / "docs" / "histories.md"
 GOOD = '{"run":"r","process":"p","action":"Send","phase":"invoke"}'
 
 # Text that a file in UTF-8 can hold; JSON's own numbers of any size.
@@ -55,6 +58,12 @@ def test_absent_values_are_left_out_of_the_line() -> None:
     event = Event(run="r", process="p", action="Send", phase="invoke")
     assert event.to_json() == GOOD
     assert event_from_json('{"offset":null,' + GOOD[1:]) == event
+
+
+def test_the_document_of_histories_names_all_actions_and_no_others() -> None:
+    table = DOCUMENT.read_text(encoding="utf-8").partition("\n## Actions\n")[2].partition("\n\n`detail")[0]
+    named = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    assert sorted(name for cell in named for name in re.findall(r"`(\w+)`", cell)) == sorted(ACTIONS)
 
 
 def test_every_column_has_a_type() -> None:
@@ -106,6 +115,7 @@ def test_every_column_has_a_type() -> None:
             '{"detail":{"input":["t","0",1]},' + GOOD[1:],
             "detail.input: expected [topic, partition, offset], found ['t', '0', 1]",
         ),
+        ('{"detail":{"input":5},' + GOOD[1:], "detail.input: expected [topic, partition, offset], found 5"),
         (
             '{"detail":{"offsets":{"0":"5"}},' + GOOD[1:],
             "detail.offsets: expected {\"partition\": offset}, found {'0': '5'}",
