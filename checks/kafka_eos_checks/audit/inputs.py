@@ -23,6 +23,7 @@ from kafka_eos_checks.audit.jepsen.operations import HISTORY, is_jepsen
 from kafka_eos_checks.audit.mistaken import seems
 from kafka_eos_checks.audit.moments import LOCK, is_locked
 from kafka_eos_checks.audit.places import is_uri, listed, place, sizes_of
+from kafka_eos_checks.audit.quoting import legible
 from kafka_eos_checks.audit.segments.splits import SUFFIXES as LOG_SUFFIXES
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_directories, logs_in
 from kafka_eos_checks.audit.weights import weight_of
@@ -257,7 +258,7 @@ def links_in(
         behind = {link: [link] for link in links_to_logs(found, LOG_SUFFIXES)} if to_logs else {}
         for link, hidden in (behind | linked_directories(folder, found, LOG_SUFFIXES)).items():
             if any(each.resolve() not in read for each in hidden):
-                yield str(given / link.relative_to(folder.resolve()))
+                yield legible(given / link.relative_to(folder.resolve()))
 
 
 def deeper_in(
@@ -267,14 +268,14 @@ def deeper_in(
     for folder, given in folders.items():
         for path in () if is_uri(str(folder)) else deeper_directories(folder, there[folder], LOG_SUFFIXES):
             if (folder / path).resolve() not in read:
-                yield str(given / path)
+                yield legible(given / path)
 
 
 def misnamed_in(folders: Mapping[Path, Path], there: Mapping[Path, Sequence[LogDirectory]]) -> Iterator[str]:
     """The folders and segments of this machine in some folders that are not named as a broker names them, as given."""
     for folder, given in folders.items():
         for path in () if is_uri(str(folder)) else misnamed(folder, there[folder], LOG_SUFFIXES):
-            yield str(given / path)
+            yield legible(given / path)
 
 
 def unread_in(

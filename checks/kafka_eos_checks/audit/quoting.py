@@ -1,4 +1,4 @@
-"""Text of clients in evidence: in quotes, or replaced by a name if the report goes to strangers (``--redact``)."""
+"""Text of others in evidence: in quotes, or replaced by a name if the report goes to strangers (``--redact``)."""
 
 import hmac
 from collections.abc import Iterator
@@ -20,6 +20,11 @@ def quoted(text: object) -> str:
 def unquoted(text: str) -> str:
     """A transactional id as a column of findings has it: without quotes, or as ``#…`` inside :func:`redacted`."""
     return text if _KEY.get() is None else quoted(text)
+
+
+def legible(path: object) -> str:
+    """A path as evidence shows it: what a terminal would obey, or cannot show, as Python escapes it."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in str(path))
 
 
 def named(event: Event) -> str:

@@ -963,8 +963,19 @@ def test_a_link_to_a_segment_that_is_given_itself_is_the_segment_of_its_own_fold
     assert (log.log.topic, log.log.partition, log.segment_bytes) == ("orders", 3, wanted.stat().st_size)
 
 
-@pytest.mark.parametrize("name", ["generated-1.bak", "generated-01", "copy of generated-1"])
-def test_a_folder_with_segments_that_is_not_named_like_a_partition_is_not_judged(name: str, cluster: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("generated-1.bak", "generated-1.bak"),
+        ("generated-01", "generated-01"),
+        ("copy of générated-1", "copy of générated-1"),
+        ("generated-1\x1b[2J\n", r"generated-1\x1b[2J\n"),
+        ("generated\udcff-1", r"generated\udcff-1"),
+    ],
+)
+def test_a_folder_with_segments_that_is_not_named_like_a_partition_is_not_judged(
+    name: str, shown: str, cluster: Path
+) -> None:
     (cluster / "brokers" / "1" / HIGH_WATERMARKS).write_text("0\n0\n")
     (cluster / "brokers" / "1" / RECOVERY_POINTS).write_text("0\n0\n")
     folder = cluster / "brokers" / "1" / "generated-1"
@@ -972,7 +983,7 @@ def test_a_folder_with_segments_that_is_not_named_like_a_partition_is_not_judged
     for given in (cluster, renamed.parent):
         found = of(run([given], one_moment=True), READABLE)
         assert (found.standing, found.unjudged_for["misnamed"]) == (Standing.NOT_JUDGED, 1)
-        assert str(renamed) in found.evidence
+        assert str(renamed.with_name(shown)) in found.evidence.split("\n")
     renamed.rename(folder.with_name(f"generated-1.{'0f' * 16}-stray"))
     assert "misnamed" not in of(run([cluster]), READABLE).unjudged_for, "its broker has set it aside"
 
