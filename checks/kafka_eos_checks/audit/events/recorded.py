@@ -574,10 +574,8 @@ class _Columns:
         """Add requests; which of them have a producer id."""
         before, details = self._requests, block.details()
         self._requests += len(block)
-        clients = block.texts("transactional_id", self.names, np.uint64)
-        unnamed = np.flatnonzero(clients == 0)
-        clients[unnamed] = block.take(unnamed).texts("process", self.names, np.uint64)
-        self.clients.append(clients)
+        processes, ids = (block.texts(name, self.names, np.uint64) for name in ("process", "transactional_id"))
+        self.clients.append(np.where(ids == 0, processes, ids))
         self.epochs.append(block.integers("producer_epoch"))
         self.facts.made_up |= INJECTED in [each.fault for each in details]
         marks = np.frombuffer(self.forms.marks, np.uint8)[form]
@@ -586,11 +584,9 @@ class _Columns:
         for row, error in zip(failed.tolist(), errors, strict=True):
             self._refused(before + row, self.forms.all[form[row]].action, error)
         members = np.flatnonzero((group != _NO_TEXT) & (marks & _COUNTS > 0))
-        of_members = block.take(members)
-        processes = of_members.texts("process", self.names, np.uint64).tolist()
-        generations = of_members.integers("generation").tolist()
-        for row, process, generation in zip(members.tolist(), processes, generations, strict=True):
-            self._member(before + row, self.forms.all[form[row]], process, generation, details[row])
+        generations = block.take(members).integers("generation").tolist()
+        for row, generation in zip(members.tolist(), generations, strict=True):
+            self._member(before + row, self.forms.all[form[row]], int(processes[row]), generation, details[row])
         for row in np.flatnonzero(of_producer & (marks & _STEPS > 0)).tolist():
             self._step(before + row, form[row], self.groups.texts[group[row]], details[row])
 
@@ -764,7 +760,7 @@ class _Columns:
         next_pid, next_epoch = (self._integers(column, requests["at"][given]) for column in (next_pid, next_epoch))
         found["pid"] = np.concatenate([requests["pid"][own], next_pid])
         found["epoch"] = np.maximum(np.concatenate([requests["epoch"][own], next_epoch]), -1)
-        found = found[np.argsort(joined_hashes(found["client"], found["pid"] << 16 ^ found["epoch"]))]
+        found = found[np.lexsort((found["epoch"], found["client"], found["pid"]))]
         named = found[["pid", "client", "epoch"]]
         first = np.flatnonzero(np.append(True, named[1:] != named[:-1])[: len(of)])
         least: Rows = found[first]
