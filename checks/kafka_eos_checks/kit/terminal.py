@@ -62,7 +62,15 @@ def _plain(text: RenderableType) -> RenderableType:
     return Text(text) if isinstance(text, str) else text
 
 
-class ProgressConsole(Console):
+class AnswerConsole(Console):
+    """A console whose reader may have seen enough; rich would then end the program as if it had found something."""
+
+    def on_broken_pipe(self) -> None:
+        """Say so to the command."""
+        raise BrokenPipeError
+
+
+class ProgressConsole(AnswerConsole):
     """A console whose status is a spinner on a terminal, and lines elsewhere."""
 
     def status(self, status: RenderableType, **more: Any) -> Status:
@@ -73,7 +81,7 @@ class ProgressConsole(Console):
 # rich would make a picture of what is between two colons, as of the line in protocol.py:100: or of a topic's name, and
 # take what is in brackets for a style, as of kafka-eos[bench]. What has a style is a Text.
 progress_console = ProgressConsole(stderr=True, highlight=False, emoji=False, markup=False)
-answer_console = Console(highlight=False, emoji=False, markup=False, width=None if sys.stdout.isatty() else WIDE)
+answer_console = AnswerConsole(highlight=False, emoji=False, markup=False, width=None if sys.stdout.isatty() else WIDE)
 
 
 class Wrapped:

@@ -222,8 +222,9 @@ def test_a_disk_that_is_full_for_another_file_is_not_told_of_the_output(probe: P
         probe(run)
 
 
-def test_a_reader_that_has_seen_enough_ends_a_command_without_a_traceback() -> None:
-    command = [sys.executable, "-m", "kafka_eos_checks.cli", "check", "impact", "IsDuplicate"]
+@pytest.mark.parametrize("words", [["settings", "--client", "java-producer"], ["check", "models", "--list"]])
+def test_a_reader_that_has_seen_enough_ends_a_command_without_a_traceback(words: list[str]) -> None:
+    command = [sys.executable, "-m", "kafka_eos_checks.cli", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None

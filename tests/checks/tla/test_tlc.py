@@ -97,7 +97,7 @@ def test_an_error_in_a_module_is_reported_with_its_place(registry: Registry) -> 
 def test_a_run_that_takes_too_long_is_ended(registry: Registry) -> None:
     forever = "ForeverSpec == Init /\\ [][total' = total + 1 /\\ UNCHANGED <<seen, log, readers, response>>]_vars"
     folder, root = write_model(registry.get("Counter"), Configuration(specification="ForeverSpec"), forever)
-    result = tlc.run(Job(folder=folder, module=root, heap="256m", timeout=3))
+    result = tlc.run(Job(folder=folder, module=root, heap="256m", timeout=1))
     assert result.verdict == "times out"
 
 
