@@ -744,10 +744,13 @@ def test_an_epoch_of_version_1_names_no_transaction(written: Written) -> None:
     assert found(written.watcher()) == []
 
 
-def test_a_marker_that_ends_nothing_tears_nothing(written: Written) -> None:
-    ended(written, EPOCH + 1, COMMIT)
+@pytest.mark.parametrize(("decision", "other_decision"), [(COMMIT, ABORT), (ABORT, COMMIT)])
+def test_a_marker_that_ends_nothing_tears_nothing(
+    decision: ControlType, other_decision: ControlType, written: Written
+) -> None:
+    ended(written, EPOCH + 1, decision)
     other = written.logs["orders", 1] = Log()
-    other.marker(PID, EPOCH + 1, ABORT)
+    other.marker(PID, EPOCH + 1, other_decision)
     assert found(written.watcher()) == []
 
 

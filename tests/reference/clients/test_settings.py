@@ -949,6 +949,7 @@ def test_a_refusal_names_the_settings_the_reason_and_the_source() -> None:
     with pytest.raises(RefusedSettings) as caught:
         producer_settings({"acks": "1", "enable.idempotence": "true"})
     assert caught.value.settings == ("acks", "enable.idempotence")
+    assert caught.value.why == "an idempotent producer waits for all in-sync replicas"
     assert str(caught.value) == (
         "acks, enable.idempotence: an idempotent producer waits for all in-sync replicas "
         "(ProducerConfig.postProcessAndValidateIdempotenceConfigs)"

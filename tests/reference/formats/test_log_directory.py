@@ -105,6 +105,13 @@ def test_segments_have_their_files_and_the_order_of_their_base_offsets(tmp_path:
     assert partition.leader_epoch_checkpoint == path / "leader-epoch-checkpoint"
 
 
+def test_of_two_files_for_a_segment_the_one_with_the_first_suffix_is_taken(tmp_path: Path) -> None:
+    path = make_partition(tmp_path, "orders-0", *(segment_name(0, suffix) for suffix in ("log", "log.swap")))
+    for suffixes in (("log", "log.swap"), ("log.swap", "log")):
+        (directory,) = find_log_directories(tmp_path, suffixes)
+        assert directory.partitions[0].segments[0].log == path / segment_name(0, suffixes[0])
+
+
 @pytest.mark.parametrize(
     ("text", "broker_id"),
     [
@@ -231,6 +238,7 @@ def test_a_folder_with_nothing_but_partitions_that_are_set_aside_says_how_to_aud
 
 
 def test_an_empty_folder_is_no_log_directory(tmp_path: Path) -> None:
+    (tmp_path / "notes").symlink_to(tmp_path)
     with pytest.raises(NotALogDirectory, match=r"right below it; give a broker's log.dirs or a copy of it$"):
         find_log_directories(tmp_path)
 
@@ -240,6 +248,7 @@ def test_folders_and_segments_with_other_names_than_a_broker_gives_are_told(tmp_
     make_partition(tmp_path, "orders 1")
     make_partition(tmp_path, "orders-2.0f-delete", segment_name(0), segment_name(5, "log.gz"))
     make_partition(tmp_path, "notes", "readme.txt")
+    (tmp_path / "orders-0" / segment_name(7, "log.gz")).symlink_to(tmp_path / "notes" / "readme.txt")
     told = [Path("orders 1"), Path("orders-0") / segment_name(5, "log.gz")]
     assert misnamed(tmp_path, find_log_directories(tmp_path)) == told
     partition = tmp_path / "orders-0"
