@@ -570,7 +570,8 @@ def test_what_was_noted_of_a_topic_that_is_gone_is_forgotten(make: Make, tmp_pat
 def test_a_topic_that_lacks_a_partition_is_damage(make: Make, tmp_path: Path) -> None:
     create(make(storage=Directory(tmp_path)), partitions=11)
     shutil.rmtree(tmp_path / "n-1")
-    with pytest.raises(DamagedLog, match=r"^n: partitions \[0, 2, 3, 4, 5, 6, 7, 8, 9, 10\] are there, and others are missing$"):
+    left = ", ".join(str(number) for number in range(11) if number != 1)
+    with pytest.raises(DamagedLog, match=rf"^n: partitions \[{left}\] are there, and others are missing$"):
         make(storage=Directory(tmp_path))
 
 
