@@ -21,7 +21,9 @@ from kafka_eos.wire.protocol import Buffer, MalformedMessage, Message
 from .conftest import Make, Wire, errors_in, sample
 
 E = ErrorCode
-KEYS: tuple[tuple[range | tuple[int, ...], ...], ...] = (  # Kafka: ApiKeys; of the APIs served, refused and not served
+KEYS: tuple[
+    tuple[range | tuple[int, ...], ...], ...
+] = (  # of the APIs served, refused and not served    Kafka: ApiKeys
     (range(4), range(8, 17), range(18, 29), (32, 33, 37, 42, 44, 47, 60, 61, 65, 66, 68, 69, 74, 75)),
     ((17, 29, 30, 31, 36, 38, 39, 40, 41),),
     ((34, 35, 43, 45, 46, 48, 49, 50, 51, 55, 57, 64, 71, 72), range(76, 82), range(83, 93)),
