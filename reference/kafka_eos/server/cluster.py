@@ -661,10 +661,11 @@ class Cluster:
         if gone:  # or a later topic of that name has them after the next restart
             self._note()
         for name, partitions in found.items():
-            if sorted(partitions) != list(range(len(partitions))):
-                raise DamagedLog(f"{name}: partitions {sorted(partitions)} are there, and others are missing")
-            self.topics[name].partitions = [partitions[number][0] for number in sorted(partitions)]
-            self.partition_count += len(partitions)
+            numbers = list(partitions)  # in their order
+            if numbers != list(range(len(numbers))):
+                raise DamagedLog(f"{name}: partitions {numbers} are there, and others are missing")
+            self.topics[name].partitions = [partitions[number][0] for number in numbers]
+            self.partition_count += len(numbers)
         for leader, batches in found.get(TRANSACTION_STATE, {}).values():
             with damage_at(leader.name):
                 self.transactions.recover(batches)

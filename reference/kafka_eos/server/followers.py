@@ -320,7 +320,7 @@ class ConsumerGroups:
         follower = group.followers.get(member_id) if instance_id is None else static
         said = subscription(offered[0][1])
         assert said is not None, "it could be read"
-        is_stale = False
+        begins, is_stale = instance_id is not None and not row["MemberId"], False
         if follower is None:
             follower = Follower(
                 member_id=member_id,
@@ -346,9 +346,9 @@ class ConsumerGroups:
         follower.rebalance_ms = row.get("RebalanceTimeoutMs", side.session_ms)
         follower.expires, side.syncs_by = now + side.session_ms, now + follower.rebalance_ms
         if not is_stale:
-            group.reconcile(follower, said.owned, now, begins=instance_id is not None and not row["MemberId"])
+            group.reconcile(follower, said.owned, now, begins=begins)
         self._store(group)
-        generation = group.current(member_id).epoch
+        generation = JOIN if is_stale and begins else group.current(member_id).epoch
         if turns_back:
             self._downgrade(group, [], rebalance=is_stale)
         return {

@@ -1133,6 +1133,32 @@ def test_member_epochs_have_kafkas_errors_by_api_version_and_state_of_the_member
     assert served == kafka
 
 
+@pytest.mark.parametrize(
+    ("member", "expected"),
+    [("", [0, E.ILLEGAL_GENERATION, E.NONE, 3]), ("a", [2, E.REBALANCE_IN_PROGRESS, E.NONE, 3])],
+    ids=["without its id", "with its id"],
+)
+def test_an_instance_that_turns_a_group_back_with_another_subscription_rejoins_as_in_kafka(
+    both: Both, member: str, expected: list[int]
+) -> None:
+    topic = both.topic(partitions=4)
+    subscription = {"Topics": [topic, "another"], "UserData": None, "OwnedPartitions": []}
+    metadata = b"\0\1" + served_codec().write("ConsumerProtocolSubscription", 1, subscription)
+    found = []
+    for port in both.ports.values():
+        group = GroupAt(port, f"turned-back-{member}", topic)
+        group.beat("a", 0, InstanceId="i")
+        who: Message = {"GroupId": group.name, "GroupInstanceId": "i"}
+        row = who | {"SessionTimeoutMs": 60_000, "RebalanceTimeoutMs": 60_000, "ProtocolType": "consumer"}
+        row["Protocols"] = [{"Name": "range", "Metadata": metadata}]
+        joined = once_ready(port, "JoinGroup", 7, row | {"MemberId": member})
+        who |= {"MemberId": joined["MemberId"], "GenerationId": joined["GenerationId"], "Assignments": []}
+        synced = ask(port, "SyncGroup", 3, who)
+        again = ask(port, "JoinGroup", 7, row | {"MemberId": joined["MemberId"]})
+        found.append([joined["GenerationId"], synced["ErrorCode"], again["ErrorCode"], again["GenerationId"]])
+    assert found == [expected] * 2
+
+
 Stored = dict[tuple[str, str], Message | None]
 """Values, None for a tombstone, by the kinds of records and by their keys."""
 

@@ -192,12 +192,17 @@ def make() -> Make:
         storage: Directory | Memory | None = None,
     ) -> Wire:
         addresses = [Broker(node, "127.0.0.1", 9091 + node) for node in range(1, brokers + 1)]
+        is_new = True
         if isinstance(storage, Directory):
             for each in served:
                 if each.path == storage.path:
                     each.release()
+                    is_new = False
             served.append(storage)
-        return Wire(Cluster(addresses, settings, storage, machines, now=NOW, seed=1))
+        wire = Wire(Cluster(addresses, settings, storage, machines, now=NOW, seed=1))
+        for _ in range(5 if is_new else 0):  # so that no producer id can be taken for an epoch
+            wire.cluster.transactions.producer_ids.allocate()
+        return wire
 
     return cluster
 

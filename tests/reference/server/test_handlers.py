@@ -1,5 +1,7 @@
 """Topics, Fetch, offsets, and every version of every API."""
 
+import json
+from importlib.resources import files
 from pathlib import Path
 from uuid import UUID
 
@@ -12,7 +14,7 @@ from kafka_eos.server.cluster import Limits, Settings
 from kafka_eos.server.handlers import HANDLERS, handle
 from kafka_eos.server.handlers.request import Request as HandledRequest
 from kafka_eos.server.handlers.request import served_versions
-from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, messages, of_newest, served_codec
+from kafka_eos.server.schemas import FILE, NOT_SERVED, REFUSED, SERVED, compact, messages, of_newest, served_codec
 from kafka_eos.server.storage import Directory
 from kafka_eos.wire.protocol import Buffer, MalformedMessage, Message
 
@@ -52,6 +54,8 @@ def test_every_api_has_a_handler_and_versions_that_clients_negotiate() -> None:
         assert int(version) in served_versions(api)
     assert 6 not in served_versions("InitProducerId")
     assert sorted(messages()) == sorted(served_codec().messages())
+    text = files("kafka_eos.server").joinpath(FILE).read_text(encoding="utf-8")
+    assert compact(reversed(json.loads(text))) == text
     assert of_newest() == ("TxnOffsetCommitRequest", "TxnOffsetCommitResponse")
 
 

@@ -637,6 +637,29 @@ def test_an_empty_transactional_id_is_none(wire: Wire) -> None:
     assert wire.init("") == (E.INVALID_REQUEST, -1, -1)
 
 
+def test_a_producer_that_presents_its_id_and_epoch_goes_on_in_the_next_epoch_and_no_other_does(wire: Wire) -> None:
+    """KIP-360."""
+    assert wire.init() == (E.NONE, 5, 0)
+    for epoch in (1, 2, 3):
+        assert wire.init(ProducerId=5, ProducerEpoch=epoch - 1) == (E.NONE, 5, epoch)
+    assert wire.init(ProducerId=5, ProducerEpoch=2) == (E.NONE, 5, 3), "a retry"
+    for producer_id, epoch in ((5, 1), (3, 5), (6, 3)):
+        assert wire.init(ProducerId=producer_id, ProducerEpoch=epoch)[0] == E.PRODUCER_FENCED
+
+
+def test_a_guard_is_gone_with_the_leader_that_has_given_it(make: Make) -> None:
+    """Kafka: UnifiedLog.maybeStartTransactionVerification; the leader that follows has to ask anew."""
+    wire = make(2)
+    wire.topic()
+    leader = wire.cluster.topics["t"].partitions[0]
+    batch = build_batch([Record()], producer_id=7, producer_epoch=3, base_sequence=0, is_transactional=True)
+    for moves, error in ((True, E.INVALID_TXN_STATE), (False, E.NONE)):
+        ticket = leader.start_verification(7, 3, 0, 1)
+        if moves:
+            wire.cluster.move_leader("t", 0, 2)
+        assert leader.append(batch, batch.encode(), ticket, wire.cluster.now).error == error
+
+
 @pytest.mark.parametrize(("version", "level", "error"), [(1, 0, 0), (2, 0, 0), (2, 1, 0), (2, 2, 47)])
 def test_a_marker_of_version_2_has_an_epoch_of_its_own(wire: Wire, version: int, level: int, error: int) -> None:
     """Kafka: ProducerAppendInfo.checkProducerEpoch, KAFKA-19446."""
@@ -878,16 +901,31 @@ def test_another_process_goes_on_with_what_is_in_the_files(make: Make, tmp_path:
     assert after.init(None)[1] > producer[0]
 
 
-def test_what_was_decided_is_finished_by_the_next_process(make: Make, tmp_path: Path) -> None:
+def test_a_transaction_that_has_ended_holds_nobody_up_after_a_restart(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    assert before.end(run_of_everything(before))[0] == E.NONE
+    after = make(storage=Directory(tmp_path))
+    assert after.produce() == (E.NONE, 5)
+    assert after.fetch(committed=True)["LastStableOffset"] == 6
+    [topic] = after.ask("DescribeProducers", 0, Topics=[{"Name": "t", "PartitionIndexes": [0]}])["Topics"]
+    [producer] = topic["Partitions"][0]["ActiveProducers"]
+    assert (producer["CurrentTxnStartOffset"], producer["LastSequence"]) == (-1, 2)
+
+
+@pytest.mark.parametrize(("version", "stored"), [(1, 0), (2, 2)])
+def test_what_was_decided_is_finished_by_the_next_process(
+    make: Make, tmp_path: Path, version: int, stored: int
+) -> None:
     before = make(storage=Directory(tmp_path))
     producer = run_of_everything(before)
-    before.cluster.transactions.end("x", *producer, commit=True, version=1, now=before.cluster.now)  # and no marker
-    assert before.fetch(committed=True)["LastStableOffset"] == 3
+    before.cluster.transactions.end("x", *producer, commit=True, version=version, now=before.cluster.now)  # no marker
+    assert before.cluster.transactions.known["x"].state.name == "PREPARE_COMMIT"
+    assert before.cluster.topics["t"].partitions[0].last_stable_offset == 3
     after = make(storage=Directory(tmp_path))
-    after.wait(1)
     assert after.fetch(committed=True)["LastStableOffset"] == 5
     [state] = after.ask("DescribeTransactions", 0, TransactionalIds=["x"])["TransactionStates"]
     assert state["TransactionState"] == "CompleteCommit"
+    assert last_stored(after).client_transaction_version == stored
 
 
 def test_a_transaction_keeps_its_start_and_its_timeout_over_a_restart(make: Make, tmp_path: Path) -> None:
