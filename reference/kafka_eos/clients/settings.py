@@ -149,8 +149,9 @@ class Values:
 
     def number(self, name: str) -> int:
         """The value of a setting as a number, without its fraction."""
-        kind, word = self.kinds[name], self.word(name)
-        return int((kind.read(word) if isinstance(kind, Number) else None) or 0)
+        kind = self.kinds[name]
+        assert isinstance(kind, Number), f"{name} is no number"
+        return int(kind.read(self.word(name)) or 0)
 
     def flag(self, name: str) -> bool:
         """A word that is true or false."""

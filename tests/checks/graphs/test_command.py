@@ -191,6 +191,7 @@ def test_a_mutant_that_only_fails_is_not_told_apart(
     assert fails.difference_count > 1, "a crash is not enough"
     verdict = mutant_verdict(registry.get("NoLimit"), fails)
     assert (verdict.ok, verdict.found) == (False, "the machine fails with KeyError: 'a'")
+    assert verdict.seconds == fails.seconds > 0
     foreign = replace(graph, states=[(*row[:-1], frozenset()) for row in graph.states])
     unread = mutant_verdict(registry.get("NoLimit"), compare_counter(graph=foreign, enough=1))
     assert not unread.ok
@@ -209,6 +210,7 @@ def test_a_mutant_that_fails_here_and_differs_there_is_told_apart(
 
     comparison = compare_counter(FailsAndDiffers, enough=1)
     assert comparison.crash_count > MAX_DIFFERENCES
+    assert sum(difference.is_crash for difference in comparison.differences) == MAX_DIFFERENCES
     assert mutant_verdict(registry.get("NoLimit"), comparison).ok
     assert comparison.differences[0].what == "the machine goes to another state than the spec"
 

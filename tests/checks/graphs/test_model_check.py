@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -10,10 +11,12 @@ from kafka_eos_checks.graphs.model_check import (
     check_models,
     judge,
     select,
+    story,
     to_verdict,
     with_arguments,
 )
 from kafka_eos_checks.models.registry import Expectation, Registry
+from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.tla.behaviour import Step
 from kafka_eos_checks.tla.tlc import Result
 
@@ -25,6 +28,47 @@ HOLDS = Result(verdict="holds", generated=30, distinct=20, depth=5, coverage=COV
 def expecting(registry: Registry, **changes: object) -> model_check.Model:
     expect = Expectation(generated=30, states=20, depth=5)
     return replace(registry.get("Counter"), **{"expect": expect, **changes})  # type: ignore[arg-type]
+
+
+def test_tlc_checks_the_properties_and_watches_probes_and_witnesses(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def ran(job: tlc.Job, on_progress: Callable[[tlc.Progress], None]) -> Result:
+        asked.extend((job.folder / f"{job.module}.cfg").read_text().splitlines())
+        assert (job.workers, job.timeout, job.coverage, job.short) == (3, 7.0, True, True)
+        on_progress(tlc.Progress(generated=9, distinct=5, queue=0, depth=2))
+        return HOLDS
+
+    told: list[tuple[str, int]] = []
+    monkeypatch.setattr(tlc, "run", ran)
+    model = expecting(registry, properties=("Grows",))
+    check_model(
+        model, workers=3, timeout=7.0, on_progress=lambda name, progress: told.append((name, progress.distinct))
+    )
+    assert [line for line in asked if line.startswith(("INVARIANT", "PROPERTY"))] == [
+        *(f"INVARIANT {name}" for name in ("NotAboveLimit", "Probe__IsFull", "Watch__NotAboveLimit")),
+        *(f"PROPERTY {name}" for name in ("Grows", "Watch__Grows")),
+    ]
+    assert told == [("Counter", 5)]
+
+
+def test_a_counterexample_is_told_with_the_meaning_of_what_its_model_replaces(registry: Registry) -> None:
+    behaviour = (Step("Init", {"total": 0}), Step("Reset", {"total": 1}))
+    told = story(judge(registry.get("NoLimit"), Result(verdict="violates NotAboveLimit", behaviour=behaviour)))
+    assert told.splitlines() == [
+        "NoLimit: nobody looks at the limit",
+        'The module Counter with Clients={"a", "b"}, Amounts={1, 2}, Limit=3, MaxLog=2',
+        "NoLimit takes the place of the rule AddError: nobody looks at the limit",
+        "",
+        "   0  At the start",
+        "        total: 0",
+        "   1  The counter starts again.",
+        "      Reset",
+        "        total: 0 -> 1",
+        "Here the model violates NotAboveLimit: The total stays within the limit.",
+    ]
 
 
 def test_a_model_as_the_registry_says_is_ok(registry: Registry) -> None:

@@ -69,6 +69,22 @@ def test_a_path_is_printed_on_one_line(
     assert f"Diagram of NoLimit: {folder}/models/NoLimit/counterexample.svg\n" in capsys.readouterr().out
 
 
+def test_the_list_says_of_each_entry_its_tier_and_what_is_expected(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry.models["Counter"] = replace(registry.get("Counter"), expect=Expectation(states=1234))
+    monkeypatch.setattr(models_command, "Registry", lambda: registry)
+    parser = argparse.ArgumentParser()
+    models_command.add_parser(parser.add_subparsers(), "help")
+    assert models_command.run(parser.parse_args(["models", "Counter", "NoLimit", "--list"])) == 0
+    _, first, second = (
+        line.split() for line in capsys.readouterr().out.splitlines() if "─" not in line and "━" not in line
+    )
+    assert first[:5] == ["model", "Counter", "small", "holds", "1,234"]
+    assert second[:5] == ["mutant", "NoLimit", "small", "violates", "NotAboveLimit"]
+    assert parser.parse_args(["models"]).workers == 1
+
+
 @pytest.mark.parametrize(("reached", "code"), [(True, 0), (False, 1)])
 def test_an_update_settles_the_numbers_of_a_model_and_nothing_else(
     reached: bool, code: int, registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

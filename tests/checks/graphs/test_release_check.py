@@ -17,13 +17,22 @@ from kafka_eos_checks.graphs.release_check import (
     watched,
     without_causes,
 )
-from kafka_eos_checks.kit.verdict import Standing
+from kafka_eos_checks.kit.verdict import Standing, read_verdicts
 from kafka_eos_checks.models.registry import Expectation, Model, Registry, Shipped
 from kafka_eos_checks.models.releases import Column, Releases, columns
 from kafka_eos_checks.tla import tlc
 
 BROKEN = Shipped(violates={"NotAboveLimit": "AddError"}, states=20)
 FOUND = Judged(seconds=1.0, states=20, outcomes={"NotAboveLimit": "violated after 3 steps", "NoDebt": "holds"})
+
+
+def checks_of(configuration: str) -> dict[str, list[str]]:
+    """The properties that a configuration of TLC names, by kind."""
+    found: dict[str, list[str]] = {}
+    for kind, _, name in (line.partition(" ") for line in configuration.splitlines()):
+        if kind in {"INVARIANT", "PROPERTY"}:
+            found.setdefault(kind, []).append(name)
+    return found
 
 
 @pytest.fixture
@@ -84,6 +93,11 @@ def test_a_cause_is_not_confirmed_by_a_run_that_judged_no_property(
     monkeypatch.setattr(release_check, "judge_model", lambda _: Judged(seconds=1.0, states=20))
     [verdict] = without_causes(column_of(registry, releases), releases)
     assert not verdict.ok
+    monkeypatch.setattr(
+        release_check, "judge_model", lambda _: Judged(seconds=1.0, outcomes={"NotAboveLimit": "holds"})
+    )
+    [verdict] = without_causes(column_of(registry, releases), releases)
+    assert (verdict.ok, verdict.found) == (True, "holds")
 
 
 def test_a_model_as_the_registry_expects_of_a_release_is_ok_and_says_the_finding(
@@ -137,7 +151,11 @@ def test_a_cause_that_is_no_rule_of_the_column_is_a_failure(registry: Registry, 
 def test_a_model_without_an_expectation_of_a_release_is_a_failure(registry: Registry, releases: Releases) -> None:
     verdict = to_verdict(column_of(registry, releases, shipped={}), FOUND, releases)
     assert not verdict.ok
-    assert 'the registry has no shipped."2.0"; `kafka-eos check models Counter --kafka 2.0' in verdict.evidence
+    assert (
+        'the registry has no shipped."2.0"; `kafka-eos check models Counter --kafka 2.0 --update`' in verdict.evidence
+    )
+    none_said = column_of(registry, releases, shipped={"2.0": replace(BROKEN, states=None)})
+    assert 'states: 20; shipped."2.0" says nothing\n' in to_verdict(none_said, FOUND, releases).evidence
 
 
 def test_a_claim_that_does_not_hold_needs_no_expectation_of_a_release(registry: Registry, releases: Releases) -> None:
@@ -170,6 +188,11 @@ def test_releases_with_the_same_rules_share_a_run(
     found = list(check_columns(columns([registry.models["Counter"]], ["2.0", "1.0"], releases)))
     assert [judged for _, judged in found] == [FOUND, FOUND]
     assert ran == ["Counter_Kafka_2_0"]
+    large = replace(registry.models["Counter"], name="Large", expect=Expectation(generated=9))
+    small = replace(large, name="Able", expect=Expectation(generated=8))
+    ran.clear()
+    list(check_columns(columns([small, large], ["2.0"], releases)))
+    assert ran == ["Large_Kafka_2_0", "Able_Kafka_2_0"], "the largest first"
 
 
 def test_releases_with_other_rules_have_a_run_each(
@@ -223,6 +246,60 @@ def test_a_property_with_a_run_of_its_own_is_judged_by_what_tlc_says(
     assert judged.states == (20 if found == "holds" else 0)
 
 
+def test_one_run_judges_all_properties_that_it_can_and_others_have_one_each(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def ran(job: tlc.Job) -> tlc.Result:
+        asked.append(tuple((job.folder / f"{job.module}.{kind}").read_text() for kind in ("cfg", "tla")))  # type: ignore[arg-type]
+        said = '<<"violated", "NotAboveLimit", 3>>', '<<"violated", "NeverShrinks", 4>>', "witness true: Grows"
+        return tlc.Result(verdict="holds", distinct=20, prints=said, seconds=2.0)
+
+    monkeypatch.setattr(tlc, "run", ran)
+    properties = ("Grows", "NeverShrinks", "Drained")
+    model = replace(registry.get("Counter"), invariants=("NotAboveLimit", "NoDebt"), properties=properties)
+    judged = judge_model(model)
+    (together, definitions), (single, _) = asked
+    assert checks_of(together) == {
+        "INVARIANT": ["Judged__NotAboveLimit", "Judged__NoDebt", "Watch__NotAboveLimit", "Watch__NoDebt"],
+        "PROPERTY": ["Judged__Grows", "Judged__NeverShrinks", "Watch__Grows"],
+    }
+    assert checks_of(single) == {"PROPERTY": ["Drained"]}
+    said = '(TLCSet({0}, TRUE) /\\ PrintT(ToString(<<"violated", "{1}", TLCGet("level")>>)))'
+    for line in (
+        f"Judged__NoDebt == TLCGet(3002) \\/ NoDebt \\/ {said.format(3002, 'NoDebt')}",
+        f"Judged__Grows == [][TLCGet(3003) \\/ Body__Grows \\/ {said.format(3003, 'Grows')}]_vars",
+    ):
+        assert line in definitions.splitlines()
+    assert judged.outcomes == {
+        "NotAboveLimit": "violated after 3 steps",
+        "NoDebt": "holds",
+        "Grows": "holds",
+        "NeverShrinks": "violated after 4 steps",
+        "Drained": "holds",
+    }
+    assert (judged.silent, judged.states, judged.seconds) == (("NoDebt",), 20, 4.0)
+
+
+def test_the_witness_of_a_property_with_a_run_of_its_own_is_watched_in_it(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = registry.folder.parent / "Counter.tla"
+    text = module.read_text(encoding="utf-8")
+    module.write_text(text.replace("Drained ==", "DrainedWitness == total = 0\nDrained ==", 1), encoding="utf-8")
+    asked: list[str] = []
+
+    def ran(job: tlc.Job) -> tlc.Result:
+        asked.append((job.folder / f"{job.module}.cfg").read_text())
+        return tlc.Result(verdict="holds", distinct=20)
+
+    monkeypatch.setattr(tlc, "run", ran)
+    judged = judge_model(replace(registry.get("Counter"), invariants=(), properties=("Drained",)))
+    assert checks_of(asked[0]) == {"INVARIANT": ["Watch__Drained"], "PROPERTY": ["Drained"]}
+    assert judged.silent == ("Drained",)
+
+
 def test_a_property_of_steps_keeps_the_columns_of_its_conjuncts(registry: Registry) -> None:
     module = registry.folder.parent / "Counter.tla"
     text = module.read_text(encoding="utf-8")
@@ -266,10 +343,12 @@ def test_a_counterexample_is_told_if_it_is_asked_for_or_unexpected_or_the_models
     monkeypatch.setattr(release_check, "check_model", check)
     monkeypatch.setattr(release_check, "story", str)
     names = {"models": models, "kafka": ["2.0"], "jobs": 1, "timeout": 1.0}
-    arguments = argparse.Namespace(**names, tell=tell, update=False, causes=False, json=None)
+    json_file = registry.folder / "verdicts.json"
+    arguments = argparse.Namespace(**names, tell=tell, update=False, causes=False, json=json_file)
     expected = 0 if violated == ["NotAboveLimit"] else 1
     assert release_check.run(arguments, [registry.get(name) for name in models], registry) == expected
     assert checked == [(name,) for name in is_told]
+    assert [verdict.name for verdict in read_verdicts(json_file)] == [column.name]
 
 
 @pytest.mark.parametrize(("violated", "code"), [(["NotAboveLimit"], 0), (["NotAboveLimit", "NoDebt"], 1)])

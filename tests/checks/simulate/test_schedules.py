@@ -6,6 +6,9 @@ from dataclasses import replace
 import pytest
 
 from kafka_eos.machines.consume_transform_produce import V2
+from kafka_eos.machines.idempotent_producer import IdempotentProducer
+from kafka_eos.machines.machine import actions
+from kafka_eos_checks.simulate import command, mirror, payment
 from kafka_eos_checks.simulate.schedules import (
     MOST_TOLD,
     Fault,
@@ -62,6 +65,25 @@ def test_an_input_takes_effect_with_its_offset_and_in_no_other_way() -> None:
     assert not takes_effect(before, ({"p": 0}, {"p": {1: 1, 2: 0}}))
     assert not takes_effect(before, ({"p": 1}, {"p": {1: 2, 2: 0}}))
     assert not takes_effect(({"p": 1}, {"p": {1: 1, 2: 0}}), before)
+
+
+def test_what_failed_and_what_ended_wrong_is_told_in_words() -> None:
+    copying, paying = mirror.mirror("source"), payment.payment(payment.STRATEGIES[0])
+    assert copying.told(Fault(mirror.CRASH, "A")) == "task A crashes"
+    assert paying.told(Fault(payment.CRASH, payment.RELAY)) == "the relay crashes"
+    assert word_count(V2).told(Fault("crashes", "B")) == "instance B crashes"
+    copied = replace(copying.machine.initial(copying.constants), target=(1, 2, 2))
+    assert copying.wrong_end(copied) == "record 2 is in the target 2 times; record 3 is in the target 0 times"
+    charged = replace(paying.machine.initial(paying.constants), effects=(1, 1))
+    assert paying.wrong_end(charged) == "input 1 is charged 2 times; input 2 is charged 0 times"
+
+
+def test_every_action_that_is_no_fault_has_the_ordinary_weight() -> None:
+    assert {action.name for action in actions(IdempotentProducer)} - command.FAULTS.keys() == {
+        *("AllocateProducerId", "Send", "AppendBatch", "AcknowledgeDuplicate", "RefuseBatch", "ReceiveAcknowledgement"),
+        *("ReceiveError", "Replicate", "AdvanceHighWatermark", "ExpandIsr", "FenceReplica", "TruncateFollower"),
+        *("LoseUnflushed", "Restart"),
+    }
 
 
 def test_violations_are_listed_up_to_a_limit() -> None:

@@ -208,6 +208,42 @@ REFUSED_CONSUMERS: list[tuple[Row, tuple[str, ...]]] = [
     ({**GROUP, "heartbeat.interval.ms": "0"}, ()),
     ({"heartbeat.interval.ms": "-1"}, ()),
 ]
+_IDEMPOTENT, _IN_FLIGHT = "enable.idempotence", "max.in.flight.requests.per.connection"
+REFUSED_PRODUCERS_OF_LIBRDKAFKA: list[tuple[Row, tuple[str, ...]]] = [
+    *(
+        ({_IDEMPOTENT: "true", name: word}, (name, _IDEMPOTENT))
+        for name, word in (
+            (_IN_FLIGHT, "6"),
+            ("retries", "0"),
+            ("queue.buffering.backpressure.threshold", "2"),
+            ("queuing.strategy", "lifo"),
+            ("acks", "1"),
+        )
+    ),
+    ({"transactional.id": "t", _IDEMPOTENT: "false"}, ("transactional.id", _IDEMPOTENT)),
+    ({"transactional.id": "t", "socket.timeout.ms": "60101"}, ("socket.timeout.ms", "transaction.timeout.ms")),
+    ({"transactional.id": "t", "delivery.timeout.ms": "60001"}, ("delivery.timeout.ms", "transaction.timeout.ms")),
+    ({"enable.gapless.guarantee": "true"}, ("enable.gapless.guarantee", _IDEMPOTENT)),
+    ({"reconnect.backoff.ms": "10001"}, ("reconnect.backoff.max.ms", "reconnect.backoff.ms")),
+    ({ASSIGNORS: "sticky"}, (ASSIGNORS, "group.protocol.type")),
+    ({"linger.ms": "400000", "acks": "all"}, ("delivery.timeout.ms", "linger.ms")),
+]
+REFUSED_CONSUMERS_OF_LIBRDKAFKA: list[tuple[Row, tuple[str, ...]]] = [
+    ({}, ("group.id",)),
+    *(
+        (GROUP | {"group.protocol": "consumer", name: word}, (name, "group.protocol"))
+        for name, word in (
+            ("session.timeout.ms", "45000"),
+            ("heartbeat.interval.ms", "3000"),
+            (ASSIGNORS, ""),
+            ("group.protocol.type", "consumer"),
+        )
+    ),
+    (GROUP | {"max.poll.interval.ms": "6000"}, ("max.poll.interval.ms", "session.timeout.ms")),
+    (GROUP | {"fetch.min.bytes": "0"}, ("fetch.min.bytes",)),
+    (GROUP | {"fetch.max.bytes": "999999"}, ("fetch.max.bytes", "message.max.bytes")),
+    (GROUP | {"receive.message.max.bytes": "1000511"}, ("receive.message.max.bytes", "fetch.max.bytes")),
+]
 
 NOT_COMPARED = {
     "default.api.timeout.ms",  # with the protocol of KIP-848 a short one is refused or not, by the machine's speed
@@ -407,10 +443,12 @@ def test_the_java_client_agrees_with_the_rules(kind: str, nth: int, rules: JavaC
         (JAVA_PRODUCER, REFUSED_PRODUCERS),
         (JAVA["4.4"].producer, REFUSED_PRODUCERS + REFUSED_BY_NEWEST),
         (JAVA_CONSUMER, [*REFUSED_CONSUMERS, (NO_TIME, ("default.api.timeout.ms", "group.protocol"))]),
+        (LIBRDKAFKA_PRODUCER, REFUSED_PRODUCERS_OF_LIBRDKAFKA),
+        (LIBRDKAFKA_CONSUMER, REFUSED_CONSUMERS_OF_LIBRDKAFKA),
     ],
-    ids=["producer", "producer of 4.4", "consumer"],
+    ids=["producer", "producer of 4.4", "consumer", "producer of librdkafka", "consumer of librdkafka"],
 )
-def test_the_refusal_of_a_java_client_names_its_settings(
+def test_a_refusal_names_the_settings_that_it_is_about(
     client: Client, refusals: list[tuple[Row, tuple[str, ...]]]
 ) -> None:
     for row, named in refusals:
@@ -763,6 +801,8 @@ def test_where_the_clients_agree_and_where_they_differ(given: Row, by_java: bool
         ({"group.id": "g", "enable.auto.commit": "F"}, True, False),
         ({"group.id": "g", "isolation.level": "READ_COMMITTED"}, True, False),
         ({"group.id": "g", "auto.offset.reset": "error"}, True, False),
+        ({"group.id": "g", "auto.offset.reset": "by_duration:P1D"}, False, True),
+        ({"group.id": "g", "isolation.level": "by_duration:P1D"}, True, True),
         ({"group.id": "g", "auto.offset.reset": "none"}, False, True),
         ({"group.id": "g", "max.poll.interval.ms": "6000"}, False, True),
         ({}, False, True),
@@ -845,6 +885,11 @@ def test_a_setting_of_librdkafka_has_the_name_of_java_if_java_has_one_and_else_i
     ("client", "name", "is_more"),
     [
         (JAVA_PRODUCER, "client.id", False),
+        (JAVA_PRODUCER, "transactional.id", False),
+        (JAVA["4.4"].producer, "client.rack", False),
+        (JAVA_CONSUMER, "group.id", False),
+        (JAVA_CONSUMER, "group.instance.id", False),
+        (JAVA_CONSUMER, "group.remote.assignor", False),
         (JAVA_PRODUCER, "linger.ms", False),
         (JAVA_PRODUCER, "key.serializer", True),
         (JAVA_PRODUCER, "bootstrap.servers", True),

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -86,6 +87,21 @@ def test_every_instance_is_told_its_partitions_first_and_a_classic_group_has_gen
         assert [event.group for event in of(recorder, "JoinGroup")] == [GROUP] * (
             len(of(recorder, "Assign")) if protocol == "classic" else 0
         )
+
+
+def test_partitions_are_numbered_in_the_order_of_their_names_and_an_instance_that_is_fenced_gives_up_all() -> None:
+    constants = replace(constants_of("classic", "v1"), partitions=frozenset("abcdefgh"))
+    assert ApplicationRecorder(run="r", constants=constants)._numbers == {name: n for n, name in enumerate("abcdefgh")}
+    fenced = 0
+    for seed in SEEDS:
+        constants = constants_of("classic", "v1")
+        recorder = ApplicationRecorder(run="r", constants=constants)
+        for taken in Simulation(ConsumeTransformProduce, constants, seed, WEIGHTS, WEIGHTS.keys()).run(100):
+            recorder.watch([taken])
+            if taken.instance.action.name == "ReceiveFencing":
+                fenced += 1
+                assert taken.instance.arguments[0] not in {instance for instance, _ in recorder._open}
+    assert fenced
 
 
 @PROTOCOLS

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.histories.history import Event
+from kafka_eos.histories.history import Event, event_from_json
 from kafka_eos.histories.producer_history import history
 from kafka_eos.histories.simulator import Simulation
 from kafka_eos.machines.idempotent_producer import IdempotentProducer
@@ -38,6 +38,7 @@ def test_each_value_is_sent_once_and_its_outcome_told_once_with_its_offset(seed:
     assert {(event.topic, event.partition) for event in events if event.action in {"Send", "Produce"}} == {
         ("simulated", 0)
     }
+    assert all(event_from_json(event.to_json()) == event for event in events), "each has words that are known"
     sent = [event.detail["value"] for event in of(events, "Send", "invoke")]
     assert sent == [f"v{taken.instance.arguments[0]}" for taken in steps if taken.instance.action.name == "Send"]
     stored = {f"v{entry.value}": offset for offset, entry in enumerate(state.leaders_log.entries)}
@@ -48,6 +49,15 @@ def test_each_value_is_sent_once_and_its_outcome_told_once_with_its_offset(seed:
         assert (event.offset, answer.offset, answer.error) == (stored[value], stored[value], 0)
     failed = [event.detail["value"] for event in events if event.action == "Send" and event.phase in {"fail", "info"}]
     assert sorted(failed) == sorted(f"v{value}" for value, outcome in state.outcome.items() if outcome == "failed")
+
+
+def test_a_producer_that_starts_again_tells_its_crash_and_its_restart() -> None:
+    constants = replace(CONSTANTS, max_producer_id=2)
+    steps = list(Simulation(IdempotentProducer, constants, 1, FAULTS | {"RestartProducer": 5.0}, RECOVERY).run(50))
+    told = [(event.process, event.action) for event in history("r", steps) if event.process not in CONSTANTS.replicas]
+    restarts = sum(taken.instance.action.name == "RestartProducer" for taken in steps)
+    ends = [(process, action) for process, action in told if action in {"Crash", "Restart"}]
+    assert ends == [("producer", "Crash"), ("producer", "Restart")] * restarts != []
 
 
 def test_a_value_that_a_leader_refused_has_failed_with_the_error_and_one_that_expired_without() -> None:

@@ -250,16 +250,25 @@ def test_a_duplicate_of_an_endtxn_has_the_number_of_the_original_request() -> No
     assert copies > 3
 
 
+def is_late(event: Event) -> bool:
+    return event.action == "Produce" and event.detail.get("delivered") is False
+
+
 def test_a_batch_that_arrives_after_its_client_gave_up_is_acknowledged_to_nobody() -> None:
-    late = [
-        event
-        for seed in SEEDS
-        for event in recorded(seed)[0].events
-        if event.action == "Produce" and event.detail.get("delivered") is False
-    ]
+    late = [event for seed in SEEDS for event in recorded(seed)[0].events if is_late(event)]
     assert late
     assert all(event.phase == "ok" and event.offset is not None for event in late)
+    recorder, _ = recorded(seed := next(seed for seed in SEEDS if any(map(is_late, recorded(seed)[0].events))))
+    appends = [taken for taken in steps(seed) if taken.instance.action.name == "AppendVerified"]
+    appended = next(taken for taken in appends if list(recorder._appended_late(taken)))
+    assert list(recorder._appended_late(replace(appended, after=appended.before))) == [], "the leader has refused it"
     for seed in SEEDS:
+        recorder, _ = recorded(seed)
+        for event in recorder.events:
+            if is_late(event):
+                log = recorder.logs[event.partition or 0]
+                [batch] = [each for each in log if each.base_offset == event.offset]
+                assert (batch.producer_epoch, batch.base_sequence) == (event.producer_epoch, event.base_sequence)
         events = [event for event in recorded(seed)[0].events if event.action == "Produce" and event.phase != "invoke"]
         answered = [(event.process, event.detail["request"]) for event in events]
         assert len(set(answered)) == len(answered), f"seed {seed}"
@@ -341,3 +350,5 @@ def test_an_instance_gives_up_batches_of_each_third_transaction_and_commits_two_
         thirds = [name for name, client in clients if client.number % 3 == 0]
         assert possible["Expire"](taken.after) == [(name, ending) for name in thirds for ending in (False, True)]
         assert possible["End"](taken.after) == [(name, end) for name, _ in clients for end in (True, True, False)]
+    many = possible["End"](Transactions.initial(replace(constants(), instances=frozenset("ABCDEFGH"))))
+    assert [name for name, *_ in many[::3]] == list("ABCDEFGH")
