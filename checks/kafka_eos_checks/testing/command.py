@@ -7,6 +7,7 @@ replication, for tests, on the loopback interface: there is no authentication.
 
 import argparse
 import asyncio
+import fcntl
 import ipaddress
 import logging
 import signal
@@ -84,7 +85,7 @@ MAX_BROKERS = 100
 
 
 class OtherHistory(ValueError):  # noqa: N818 - what the file has
-    """The file to record into has a history that is of other files."""
+    """The file to record into has a history of other files, or another server writes it."""
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
@@ -215,8 +216,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.INFO)
     try:
-        first = _first_number(arguments)
-        with arguments.record.open("a", buffering=1, encoding="utf-8") if arguments.record else nullcontext() as record:
+        with _opened(arguments.record) if arguments.record else nullcontext() as record:
+            first = _first_number(arguments)
             return asyncio.run(serve(arguments, sockets, record, Faults(rules, arguments.seed), first))
     except (DamagedLog, MalformedHistory, OtherHistory, OSError) as error:
         print(f"kafka-eos serve: {error}", file=sys.stderr)
@@ -224,6 +225,28 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         for each in sockets:
             each.close()
+
+
+def _opened(record: Path) -> TextIO:
+    """Open a history to append to it, and keep other servers out until it is closed.
+
+    Two servers in one history would give the same numbers twice, and one could cut off what the other has just written.
+
+    Raises:
+        OtherHistory: another server writes it.
+        OSError: it cannot be written.
+    """
+    record.parent.mkdir(parents=True, exist_ok=True)
+    file = record.open("a", buffering=1, encoding="utf-8")
+    try:
+        if record.is_file():
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # lockf's lock would end as soon as the file was read
+    except OSError as error:
+        file.close()
+        if not isinstance(error, BlockingIOError):
+            raise
+        raise OtherHistory(f"{record}: another server writes its history there; name another file") from None
+    return file
 
 
 def _first_number(arguments: argparse.Namespace) -> int:
@@ -235,10 +258,7 @@ def _first_number(arguments: argparse.Namespace) -> int:
         OSError: it cannot be read or written.
     """
     record, data = arguments.record, arguments.data
-    if record is None:
-        return 0
-    record.parent.mkdir(parents=True, exist_ok=True)
-    if not record.is_file() or not record.stat().st_size:
+    if record is None or not record.is_file() or not record.stat().st_size:
         return 0
     if data is None or not (data / META_PROPERTIES).is_file():
         raise OtherHistory(

@@ -230,6 +230,18 @@ def test_a_history_of_other_files_is_not_continued(tmp_path: Path, capsys: pytes
         assert record.read_text(encoding="utf-8") == line
 
 
+def test_a_history_that_another_server_writes_is_not_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record, data = tmp_path / "served.jsonl", tmp_path / "data"
+    data.mkdir()
+    (data / "meta.properties").touch()
+    with command._opened(record) as other:
+        other.write('{"run":"ser')
+        other.flush()
+        assert main(["serve", "--port", "0", "--record", str(record), "--data", str(data)]) == 2
+    assert f"{record}: another server writes its history there" in capsys.readouterr().err
+    assert record.read_text(encoding="utf-8") == '{"run":"ser'
+
+
 def test_a_history_goes_on_after_its_last_request_although_most_requests_are_no_events(tmp_path: Path) -> None:
     record = tmp_path / "served.jsonl"
     note = Event(run="serve", process="p", action="Note", phase="ok", order=0, detail={"request": 7})
