@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from kafka_eos.formats.log_directory import META_PROPERTIES
+from kafka_eos.formats.log_directory import META_PROPERTIES, cluster_id
 from kafka_eos.histories.history import MalformedHistory
 from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.server.cluster import Broker, Cluster, Limits, Machines, Settings
@@ -29,7 +29,7 @@ from kafka_eos.server.storage import DamagedLog, Directory, Memory
 from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos_checks.brokers.wire_events import SERVED
 from kafka_eos_checks.testing.coverage import in_help
-from kafka_eos_checks.testing.history import HistoryFile, continued
+from kafka_eos_checks.testing.history import CLUSTER, HistoryFile, continued
 
 EPILOG = """examples:
   kafka-eos serve                                        127.0.0.1:9092, in memory
@@ -254,7 +254,7 @@ def _first_number(arguments: argparse.Namespace) -> int:
 
     Raises:
         OtherHistory: the history is there, and the files are not.
-        MalformedHistory: it is no history of a server.
+        MalformedHistory: it is no history of a server, or one of another cluster.
         OSError: it cannot be read or written.
     """
     record, data = arguments.record, arguments.data
@@ -265,7 +265,7 @@ def _first_number(arguments: argparse.Namespace) -> int:
             f"{record} has a history already, and {data or 'memory'} has no files that it is of; "
             "name another file, or the --data that it was written with"
         )
-    return continued(record, SERVED)
+    return continued(record, SERVED, cluster_id(data))
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -323,6 +323,8 @@ async def serve(
         observer=HistoryFile(record, SERVED, clock, first=first) if record is not None else None,
         faults=faults,
     )
+    if server.observer is not None and not first:
+        server.observer.happened("Note", 0, detail={CLUSTER: server.cluster.cluster_id})
     async with server:
         place = f"data in {arguments.data}" if arguments.data else "in memory"
         version = arguments.transaction_version
