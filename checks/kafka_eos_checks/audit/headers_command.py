@@ -363,7 +363,7 @@ def _copy_top(directory: Path, folder: Path, topics: Set[str] | None) -> int:
             count += _copy(path, target, topics=topics)
     (folder / SOURCE).touch()
     if not _told_by(folder):
-        (folder / SOURCE).write_bytes(os.fsencode(directory))
+        (folder / SOURCE).write_bytes(os.fsencode(str(directory)))
     return count
 
 

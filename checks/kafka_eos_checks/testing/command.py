@@ -7,6 +7,7 @@ replication, for tests, on the loopback interface: there is no authentication.
 
 import argparse
 import asyncio
+import fcntl
 import ipaddress
 import logging
 import signal
@@ -18,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from kafka_eos.formats.log_directory import META_PROPERTIES
+from kafka_eos.formats.log_directory import META_PROPERTIES, cluster_id
 from kafka_eos.histories.history import MalformedHistory
 from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.server.cluster import Broker, Cluster, Limits, Machines, Settings
@@ -28,7 +29,7 @@ from kafka_eos.server.storage import DamagedLog, Directory, Memory
 from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos_checks.brokers.wire_events import SERVED
 from kafka_eos_checks.testing.coverage import in_help
-from kafka_eos_checks.testing.history import HistoryFile, continued
+from kafka_eos_checks.testing.history import CLUSTER, HistoryFile, continued
 
 EPILOG = """examples:
   kafka-eos serve                                        127.0.0.1:9092, in memory
@@ -84,7 +85,7 @@ MAX_BROKERS = 100
 
 
 class OtherHistory(ValueError):  # noqa: N818 - what the file has
-    """The file to record into has a history that is of other files."""
+    """The file to record into has a history of other files, or another server writes it."""
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
@@ -215,8 +216,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.INFO)
     try:
-        first = _first_number(arguments)
-        with arguments.record.open("a", buffering=1, encoding="utf-8") if arguments.record else nullcontext() as record:
+        with _opened(arguments.record) if arguments.record else nullcontext() as record:
+            first = _first_number(arguments)
             return asyncio.run(serve(arguments, sockets, record, Faults(rules, arguments.seed), first))
     except (DamagedLog, MalformedHistory, OtherHistory, OSError) as error:
         print(f"kafka-eos serve: {error}", file=sys.stderr)
@@ -226,26 +227,45 @@ def run(arguments: argparse.Namespace) -> int:
             each.close()
 
 
+def _opened(record: Path) -> TextIO:
+    """Open a history to append to it, and keep other servers out until it is closed.
+
+    Two servers in one history would give the same numbers twice, and one could cut off what the other has just written.
+
+    Raises:
+        OtherHistory: another server writes it.
+        OSError: it cannot be written.
+    """
+    record.parent.mkdir(parents=True, exist_ok=True)
+    file = record.open("a", buffering=1, encoding="utf-8")
+    try:
+        if record.is_file():
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # lockf's lock would end as soon as the file was read
+    except OSError as error:
+        file.close()
+        if not isinstance(error, BlockingIOError):
+            raise
+        raise OtherHistory(f"{record}: another server writes its history there; name another file") from None
+    return file
+
+
 def _first_number(arguments: argparse.Namespace) -> int:
     """The first number of the history's events; not 0 if the files of ``--data`` and their history are there already.
 
     Raises:
         OtherHistory: the history is there, and the files are not.
-        MalformedHistory: it is no history of a server.
+        MalformedHistory: it is no history of a server, or one of another cluster.
         OSError: it cannot be read or written.
     """
     record, data = arguments.record, arguments.data
-    if record is None:
-        return 0
-    record.parent.mkdir(parents=True, exist_ok=True)
-    if not record.is_file() or not record.stat().st_size:
+    if record is None or not record.is_file() or not record.stat().st_size:
         return 0
     if data is None or not (data / META_PROPERTIES).is_file():
         raise OtherHistory(
             f"{record} has a history already, and {data or 'memory'} has no files that it is of; "
             "name another file, or the --data that it was written with"
         )
-    return continued(record, SERVED)
+    return continued(record, SERVED, cluster_id(data))
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -303,6 +323,8 @@ async def serve(
         observer=HistoryFile(record, SERVED, clock, first=first) if record is not None else None,
         faults=faults,
     )
+    if server.observer is not None and not first:
+        server.observer.happened("Note", 0, detail={CLUSTER: server.cluster.cluster_id})
     async with server:
         place = f"data in {arguments.data}" if arguments.data else "in memory"
         version = arguments.transaction_version

@@ -12,17 +12,23 @@ from kafka_eos.server.schemas import served_codec
 from kafka_eos.wire.protocol import Buffer, MalformedMessage
 from kafka_eos_checks.brokers.wire_events import Columns, Interpreter, Request, phase_of
 
+CLUSTER = "cluster"  # in the detail of the first event, a Note: the id of the cluster
 _ISOLATION_AT = 16  # bytes of a Fetch before its isolation level: ReplicaId, MaxWaitMs, MinBytes and MaxBytes
 _WITHOUT_REPLICA = 15  # the first version of Fetch without ReplicaId there
 
 
-def continued(path: Path, run: str) -> int:
+def continued(path: Path, run: str, cluster: str | None) -> int:
     """Prepare a history for the events of a server that is started again; returns the first number that is free.
 
     The half line that a killed server may have left at the end is cut off.
 
+    Args:
+        path: the history.
+        run: the name of the run.
+        cluster: the id of the server's cluster, which the first event names.
+
     Raises:
-        MalformedHistory: a line is no event that a server recorded in this run.
+        MalformedHistory: a line is no event that a server recorded in this run, or names another cluster.
         OSError: the file cannot be read or cut.
     """
     first = whole = 0
@@ -33,6 +39,9 @@ def continued(path: Path, run: str) -> int:
             event = event_from_json(line.decode("utf-8", "replace"), str(path), number)
             if event.run != run or event.order is None:
                 raise MalformedHistory(str(path), number, f"no event that a server recorded, of run {run!r}")
+            if event.detail.get(CLUSTER, cluster) != cluster:
+                wrong = f"a history of cluster {event.detail[CLUSTER]}, and the files are of cluster {cluster}"
+                raise MalformedHistory(str(path), number, wrong)
             first = max(first, event.order + 1, int(event.detail.get("request", -1)) + 1)
             whole += len(line)
         file.truncate(whole)

@@ -22,6 +22,7 @@ from kafka_eos_checks.audit import places
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.engines.engine import asker
 from kafka_eos_checks.audit.engines.local import LocalEngine
+from kafka_eos_checks.audit.headers_command import SOURCE
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
 from kafka_eos_checks.audit.places import Unreachable, Uri, Window, place
 from kafka_eos_checks.audit.plan import stages
@@ -253,6 +254,17 @@ def test_tables_of_headers_are_made_of_logs_by_uri(copies: Callable[[str], tuple
     assert made == by_uri
     copied = {".log", ".index", ".txnindex", ".snapshot", ".metadata", ".properties"}
     assert {path.suffix for path in made} == {".parquet", *copied, ""}  # .kafka_cleanshutdown has no suffix
+
+
+def test_tables_of_a_log_directory_without_properties_name_its_uri(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", faulty_log(1, 5, 0.0))
+    rooted = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr(places, "_file_system", lambda *_: (rooted, ""))
+    for _ in range(2):  # the second call knows its own tables by the name
+        assert main(["headers", "s3://bucket/logs", "--out", str(tmp_path / "tables")]) == 0
+    assert (tmp_path / "tables" / SOURCE).read_text(encoding="utf-8") == "s3://bucket/logs"
 
 
 def test_any_file_system_of_pyarrow_can_be_read(

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from kafka_eos.formats.log_directory import cluster_id
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.histories.history import Event, read_history, write_history
 from kafka_eos.machines.consumer import Consumer
@@ -221,20 +222,36 @@ def test_a_history_of_other_files_is_not_continued(tmp_path: Path, capsys: pytes
         assert main(arguments) == 2
         assert f"{record} has a history already, and {place} has no files that it is of" in capsys.readouterr().err
     data.mkdir()
-    (data / "meta.properties").touch()
-    other = '{"run":"orders","process":"p","action":"Note","phase":"ok","order":0}\n'
-    for line, wrong in (("{}\n", "missing column"), (other, "no event that a server recorded, of run 'serve'")):
+    (data / "meta.properties").write_text("cluster.id=mine\n")
+    note = '"process":"cluster","action":"Note","phase":"ok","order":0,"detail":{"cluster":"other"}}\n'
+    for line, wrong in (
+        ("{}\n", "missing column"),
+        (f'{{"run":"orders",{note}', "no event that a server recorded, of run 'serve'"),
+        (f'{{"run":"serve",{note}', "a history of cluster other, and the files are of cluster mine"),
+    ):
         record.write_text(line, encoding="utf-8")
         assert main([*call, "--data", str(data)]) == 2
         assert f"{record}:1: {wrong}" in capsys.readouterr().err
         assert record.read_text(encoding="utf-8") == line
 
 
+def test_a_history_that_another_server_writes_is_not_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record, data = tmp_path / "served.jsonl", tmp_path / "data"
+    data.mkdir()
+    (data / "meta.properties").touch()
+    with command._opened(record) as other:
+        other.write('{"run":"ser')
+        other.flush()
+        assert main(["serve", "--port", "0", "--record", str(record), "--data", str(data)]) == 2
+    assert f"{record}: another server writes its history there" in capsys.readouterr().err
+    assert record.read_text(encoding="utf-8") == '{"run":"ser'
+
+
 def test_a_history_goes_on_after_its_last_request_although_most_requests_are_no_events(tmp_path: Path) -> None:
     record = tmp_path / "served.jsonl"
     note = Event(run="serve", process="p", action="Note", phase="ok", order=0, detail={"request": 7})
     write_history(record, [note])
-    assert continued(record, "serve") == 8
+    assert continued(record, "serve", None) == 8
 
 
 def test_requests_and_answers_are_recorded(start: Callable[..., ServedProcess], tmp_path: Path) -> None:
@@ -258,7 +275,8 @@ def test_requests_and_answers_are_recorded(start: Callable[..., ServedProcess], 
     asked = Counter(event.detail["request"] for event in events if event.phase == "invoke")
     answers = [event for event in events if event.phase != "invoke" and "request" in event.detail]
     assert asked == Counter(event.detail["request"] for event in answers)
-    assert {event.action for event in events} - {event.action for event in answers} == {"WriteTxnMarkers"}
+    assert {event.action for event in events} - {event.action for event in answers} == {"Note", "WriteTxnMarkers"}
+    assert [event.detail for event in events if event.action == "Note"] == [{"cluster": cluster_id(data)}]
     ends = [event.detail["committed"] for event in events if (event.action, event.phase) == ("EndTxn", "ok")]
     assert (ends[0], set(ends[1:])) == (False, {True})
     offsets = {(e.topic, e.partition, e.offset) for e in events if (e.action, e.phase) == ("Produce", "ok")}

@@ -410,7 +410,8 @@ class _Fencing:
         requests: by transactional id, how many ``InitProducerId`` were invoked.
         asking: by process and transactional id, the number of its last request among these.
         pending: by transactional id, the process and number of each ``InitProducerId`` that is not answered.
-        crossed: those of them that were invoked while another one of their transactional id was not answered.
+        crossed: those of them that were invoked while another one of their transactional id was not answered, with this
+            id: without numbers, a process names its requests for several ids alike.
         grants: by producer id and epoch, the transactional id and the number of the request that gave them; -1 if the
             request was ``crossed``: the other one may have come to the coordinator after it.
         ending: producer ids and epochs with an ``EndTxn`` that is not answered: it may raise the epoch (KIP-890).
@@ -427,7 +428,7 @@ class _Fencing:
     requests: Counter[str | None] = field(default_factory=Counter)
     asking: dict[tuple[str, str | None], int] = field(default_factory=dict)
     pending: dict[str | None, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
-    crossed: set[tuple[str, str]] = field(default_factory=set)
+    crossed: set[tuple[str | None, str, str]] = field(default_factory=set)
     grants: dict[tuple[int, int], tuple[str | None, int]] = field(default_factory=dict)
     ending: set[tuple[int, int]] = field(default_factory=set)
     ended: set[tuple[int, int]] = field(default_factory=set)
@@ -452,7 +453,7 @@ class _Fencing:
         if event.action in _BEGIN and event.phase in {"ok", "info"}:
             self.open.add((pid, epoch))
         if event.action == "InitProducerId" and event.phase == "ok":
-            number = -1 if _request(event) in self.crossed else self.asking.get((event.process, name), 0)
+            number = -1 if (name, *_request(event)) in self.crossed else self.asking.get((event.process, name), 0)
             self.grants[pid, epoch] = (name, number)
             self.holders[name] = pid
         elif event.action == "AddPartitionsToTxn":
@@ -474,7 +475,7 @@ class _Fencing:
         if event.phase == "invoke":
             self.requests[name] += 1
             self.asking[event.process, name] = self.requests[name]
-            self.crossed |= {request} if self.pending[name] else set()
+            self.crossed |= {(name, *request)} if self.pending[name] else set()
             self.pending[name].add(request)
         elif event.phase != "info":
             self.pending[name].discard(request)

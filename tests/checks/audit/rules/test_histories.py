@@ -197,6 +197,8 @@ def test_a_higher_epoch_or_another_request_for_the_transactional_id_is_a_cause()
     assert found([*GRANTED, init("invoke"), FENCED]) == []
     assert found([*GRANTED, produce("invoke", 0, epoch=1), FENCED]) == []
     assert found([*GRANTED, init("invoke", transactional_id="another"), FENCED]) == [(REFUSED, None)]
+    crossed = 2 * [init("invoke", transactional_id="another")]
+    assert found([*crossed, *GRANTED, FENCED]) == [(REFUSED, None)], "the process asks for two ids without numbers"
     assert found([*GRANTED, FENCED, init("invoke")]) == [(REFUSED, None)], "a cause comes before its effect"
 
 
