@@ -411,8 +411,8 @@ def missing_partitions(logs: Sequence[PartitionLog], source: Source) -> Iterator
 def unseen_partitions(named: Set[Place], logs: Sequence[PartitionLog], source: Source) -> Iterator[Incomplete]:
     """The partitions of decided transactions that no broker has, if all directories are whole and those of brokers.
 
-    A topic without any log may have been deleted since. A broker sets a partition of another topic aside when the
-    partition has moved to another broker.
+    A topic without any log may have been deleted since. If other partitions of the topic have logs, a broker that has
+    set this one aside no longer has it because the partition moved to another broker.
 
     Args:
         named: the partitions that coordinators have in decided transactions, unless their topics were made again later.

@@ -71,7 +71,7 @@ class Range(NamedTuple):
 
 
 def range_bytes_of(files: Iterable[Path]) -> int:
-    """How many bytes the ranges of some files have."""
+    """The size in bytes of the ranges of some files: larger for a long history, so that it has fewer ranges."""
     size = sum(file.stat().st_size for file in files if file.suffix != ".parquet")
     return min(max(size // RANGES, RANGE_BYTES), MOST_RANGE_BYTES)
 

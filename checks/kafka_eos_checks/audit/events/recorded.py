@@ -65,7 +65,7 @@ REQUESTING = np.dtype(
 """A request, or a declaration of an application."""
 WITHIN, ENDED = 1, 2  # it neither gives nor fences an epoch, and was not refused; it ended a transaction
 EPOCH = np.dtype([("pid", "i8"), ("client", "u8"), ("epoch", "i8"), ("order", "i8"), ("at", "i8")])
-"""A client has a producer id and epoch since its first request with them, or since the one by which it got them."""
+"""A client's producer id and epoch, with the first request that has them, or the request for which they were given."""
 EPOCH_REQUEST = np.dtype([*EPOCH.descr, ("given", "?")])
 """A request of a client for an epoch, or the answer by which it was given one."""
 REFUSAL = np.dtype([("pid", "i8"), ("epoch", "i8"), ("order", "i8"), ("at", "i8"), ("of_epoch", "?")])
