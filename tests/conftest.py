@@ -71,6 +71,8 @@ def _with_spark(file: Path) -> frozenset[str]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the long files first; refuse a test that would start a second session of Spark: all of them share one."""
     long = {Path(__file__).parent / file for file in LONG}
+    if gone := [file for file in LONG if not (Path(__file__).parent / file).is_file()]:
+        raise pytest.UsageError(f"tests/conftest.py: LONG names files that are not there: {', '.join(gone)}")
     items.sort(key=lambda item: item.path not in long)
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("spark") is None:

@@ -517,7 +517,9 @@ class Bench:
         print(json.dumps(request), file=self.server.stdin, flush=True)
         answer = self.server.stdout.readline()
         if not answer:
-            raise UnusableCode(f"the process that starts pytest ended with {self.server.wait()}")
+            ended = self.server.wait()
+            self.close()
+            raise UnusableCode(f"the process that starts pytest ended with {ended}")
         status: int | None = json.loads(answer)
         return status
 

@@ -10,14 +10,14 @@ standard input ends, so do this process, its pytest, and all that this has start
 import importlib
 import json
 import os
-import select
 import signal
 import sys
 import sysconfig
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
+from threading import Thread
+from time import monotonic, sleep
 from typing import Any, TextIO
 
 import pytest
@@ -34,12 +34,13 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         imported = Path(request["said"] + ".imported")
         pid = os.fork()
         if not pid:
+            answers.close()  # its end tells the command that this process has ended
             _become(request)
             before = set(sys.modules)
             status = pytest.main([*_NO_REWRITING, *request["arguments"]])
             imported.write_text("\n".join(_of_others(set(sys.modules) - before)), encoding="utf-8")
             sys.exit(status)
-        print(json.dumps(_status(pid, requests, request["seconds"])), file=answers, flush=True)
+        print(json.dumps(_status(pid, request["seconds"])), file=answers, flush=True)
         if imported.exists():
             for name in imported.read_text(encoding="utf-8").split():
                 with suppress(Exception):  # a module that its package makes on the way
@@ -48,8 +49,18 @@ def serve(requests: TextIO, answers: TextIO) -> None:
 
 
 def _become(request: Mapping[str, Any]) -> None:
-    """Make a forked process the one that a request asks for: with a group, output and environment of its own."""
+    """Make a forked process the one that a request asks for: with a group, output and environment of its own.
+
+    The group ends when standard input does: there is no other request before the answer.
+    """
     os.setsid()
+    requests = os.dup(0)
+
+    def end() -> None:
+        os.read(requests, 1)
+        os.killpg(0, signal.SIGKILL)
+
+    Thread(target=end, daemon=True).start()
     with Path(request["said"]).open("w", encoding="utf-8") as said, Path(os.devnull).open(encoding="utf-8") as nothing:
         for fileno, file in enumerate((nothing, said, said)):
             os.dup2(file.fileno(), fileno)
@@ -63,7 +74,7 @@ def _of_others(names: set[str]) -> list[str]:
     return sorted(name for name, file in files.items() if file.startswith(_INSTALLED))
 
 
-def _status(pid: int, requests: TextIO, seconds: float) -> int | None:
+def _status(pid: int, seconds: float) -> int | None:
     """The exit status of a forked process, None if it has not ended after so many seconds; its group ends with it."""
     limit = monotonic() + seconds
     try:
@@ -71,9 +82,7 @@ def _status(pid: int, requests: TextIO, seconds: float) -> int | None:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 return os.waitstatus_to_exitcode(status)
-            if select.select([requests], [], [], _POLL)[0]:  # there is no request before the answer: it is the end
-                os.killpg(pid, signal.SIGKILL)
-                sys.exit()
+            sleep(_POLL)
         os.killpg(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         return None
@@ -85,4 +94,5 @@ def _status(pid: int, requests: TextIO, seconds: float) -> int | None:
 if __name__ == "__main__":
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as to_command:
         os.dup2(2, 1)  # what an import prints is no answer
-        serve(sys.stdin, to_command)
+        with suppress(BrokenPipeError):
+            serve(sys.stdin, to_command)

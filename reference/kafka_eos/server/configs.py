@@ -476,14 +476,16 @@ def altered(
     for name, operation, value in changes:
         if operation is Operation.DELETE:
             after.pop(name, None)
-        elif operation is Operation.SET:
-            after[name] = value or ""
+            continue
+        assert value is not None, "only a deletion has none"
+        if operation is Operation.SET:
+            after[name] = value
         else:
             config = known.get(name)
             if config is None or config.type is not ConfigType.LIST:
                 why = f"Can't {operation.name} to key {name} because its type is not LIST."
                 raise Rejected(ErrorCode.INVALID_CONFIG, why)
-            present, given = elements(after.get(name, inherited(config))), elements(value or "")
+            present, given = elements(after.get(name, inherited(config))), elements(value)
             for each in given:
                 if operation is Operation.APPEND and each not in present:
                     present.append(each)

@@ -264,7 +264,8 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         self.followers[follower.member_id] = follower
         if follower.topics or follower.resolved:
             self._assign(partitions)
-            joined = self.machine.joined(follower.member_id)
+            self.machine = replace(self.machine, membership=self.machine.joined(follower.member_id))
+            self.assigned_epoch = self.epoch
         else:
             if not self.epoch:
                 self.raise_epoch()
@@ -273,9 +274,6 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
             joined = replace(membership, members=membership.members.set(follower.member_id, member))
             self.machine = replace(self.machine, membership=joined)
             self.reassign(partitions)
-            return
-        self.machine = replace(self.machine, membership=joined)
-        self.assigned_epoch = self.epoch
 
     def rename(self, follower: Follower, member_id: str) -> None:
         """An instance comes back as another member, to which everything of the old one belongs."""
@@ -430,10 +428,8 @@ def assigned(wanted: Mapping[str, frozenset[str]], before: Mapping[str, str]) ->
     loads = dict.fromkeys(sorted(members), 0)
     given: dict[str, str] = {}
     for partition, owner in sorted(before.items()):
-        room = loads.get(owner, most + 1) < most
-        if not room and loads.get(owner) == most and larger:
-            room, larger = True, larger - 1
-        if room and owner in wanted.get(partition, ()):
+        if owner in wanted.get(partition, ()) and loads[owner] < most + (larger > 0):
+            larger -= loads[owner] == most
             given[partition] = owner
             loads[owner] += 1
     for partition in sorted(wanted.keys() - given.keys()):

@@ -393,7 +393,6 @@ class ConsumerGroups:
         side.syncs_by = None
         follower.expires = self.groups.cluster.now + side.session_ms
         return {
-            "ErrorCode": ErrorCode.NONE,
             "ProtocolType": CONSUMER,
             "ProtocolName": side.protocol,
             "Assignment": assignment_bytes(self._known_topics(current.assigned).items(), side.version),

@@ -134,6 +134,7 @@ def test_the_partitions_of_a_member_that_leaves_go_to_the_other(wire: Wire) -> N
 def test_a_member_that_is_silent_or_does_not_give_up_is_removed(wire: Wire) -> None:
     beat(wire, "a", 0)
     beat(wire, "b", 0)
+    wire.wait(1_500)
     beat(wire, "a", 2, {0, 1, 2, 3})  # and never gives up
     wire.wait(7_000)
     assert beat(wire, "a", 2)["ErrorCode"] == E.UNKNOWN_MEMBER_ID

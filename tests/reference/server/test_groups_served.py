@@ -271,6 +271,18 @@ def test_a_member_that_was_given_an_id_may_come_after_the_generation_that_has_no
     assert beat(wire, first, 2) == E.REBALANCE_IN_PROGRESS
 
 
+def test_a_rebalance_in_which_nobody_joins_ends_though_an_id_was_given(wire: Wire) -> None:
+    first = named(wire)
+    join(wire, first, rebalance_ms=1_000)
+    sync(wire, first, 1, {first: b"all"})
+    second, _ = named(wire), named(wire)  # the other one never comes back
+    assert join(wire, second, rebalance_ms=1_000) is None
+    wire.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": second}])
+    wire.wait(1_001)
+    assert beat(wire, first, 1) == E.UNKNOWN_MEMBER_ID
+    assert [group["GroupState"] for group in wire.ask("ListGroups", 4)["Groups"]] == ["Empty"]
+
+
 @pytest.mark.parametrize("leads", [True, False])
 def test_a_member_that_does_not_sync_in_time_is_removed(wire: Wire, leads: bool) -> None:
     """As in Kafka: see test_beside_kafka.py."""

@@ -982,7 +982,7 @@ def test_an_offset_found_by_time_is_not_deleted_unless_it_has_the_largest_timest
     assert [offset_at(wire, at)["Offset"] for at in (start, start + 1_000, -3)] == [-1, -1, 2]
 
 
-@pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9)])
+@pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
 def test_a_timestamp_that_is_a_name_needs_the_version_that_has_it(wire: Wire, timestamp: int, since: int) -> None:
     asked = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Timestamp": timestamp}]}]
     for version in served_versions("ListOffsets"):

@@ -91,33 +91,35 @@ def describe_groups(cluster: Cluster, request: Request) -> Message:
     rows = []
     for name in request.row["Groups"]:
         error = group_error(cluster, request, name)
-        group = cluster.groups.classic(name)
-        row: Message = {"GroupId": name, "ErrorCode": error, "GroupState": "", "Members": []}
-        if group is None and error is ErrorCode.NONE:
-            row["GroupState"] = "Dead"
-            if request.version >= 6:
-                row |= {"ErrorCode": ErrorCode.GROUP_ID_NOT_FOUND, "ErrorMessage": f"Group {name} not found."}
-        elif group is not None and error is ErrorCode.NONE:
-            is_stable = group.state is State.STABLE
-            row |= {
-                "AuthorizedOperations": _operations(request),
-                "GroupState": group.state,
-                "ProtocolType": group.protocol_type,
-                "ProtocolData": (group.protocol or "") if is_stable else "",
-                "Members": [
-                    {
-                        "MemberId": member.member_id,
-                        "GroupInstanceId": member.instance_id,
-                        "ClientId": member.client_id,
-                        "ClientHost": member.client_host,
-                        "MemberMetadata": member.subscription(group.protocol) if is_stable else b"",
-                        "MemberAssignment": member.assignment,
-                    }
-                    for member in group.members.values()
-                ],
-            }
-        rows.append(row)
+        found = _described(cluster, request, name) if error is ErrorCode.NONE else {"ErrorCode": error}
+        rows.append({"GroupId": name} | found)
     return {"Groups": rows}
+
+
+def _described(cluster: Cluster, request: Request, name: str) -> Message:
+    """The state and the members of a classic group, which its coordinator describes."""
+    group = cluster.groups.classic(name)
+    if group is None:
+        unknown = {"ErrorCode": ErrorCode.GROUP_ID_NOT_FOUND, "ErrorMessage": f"Group {name} not found."}
+        return {"GroupState": "Dead"} | (unknown if request.version >= 6 else {})
+    is_stable = group.state is State.STABLE
+    return {
+        "AuthorizedOperations": _operations(request),
+        "GroupState": group.state,
+        "ProtocolType": group.protocol_type,
+        "ProtocolData": (group.protocol or "") if is_stable else "",
+        "Members": [
+            {
+                "MemberId": member.member_id,
+                "GroupInstanceId": member.instance_id,
+                "ClientId": member.client_id,
+                "ClientHost": member.client_host,
+                "MemberMetadata": member.subscription(group.protocol) if is_stable else b"",
+                "MemberAssignment": member.assignment,
+            }
+            for member in group.members.values()
+        ],
+    }
 
 
 def list_groups(cluster: Cluster, request: Request) -> Message:

@@ -323,8 +323,7 @@ def list_offsets(cluster: Cluster, request: Request) -> Message:
             timestamp, offset, epoch = _offset_at(leader, row["Timestamp"], committed)
         except MalformedBatch:
             return {"PartitionIndex": number, "ErrorCode": ErrorCode.INVALID_RECORD}
-        found = {"Timestamp": timestamp, "Offset": offset, "LeaderEpoch": epoch}
-        return {"PartitionIndex": number, "ErrorCode": ErrorCode.NONE, **found}
+        return {"PartitionIndex": number, "Timestamp": timestamp, "Offset": offset, "LeaderEpoch": epoch}
 
     return {"Topics": per_topic(request.row["Topics"], answer)}
 
