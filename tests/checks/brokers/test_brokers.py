@@ -1,3 +1,4 @@
+import os
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ from kafka_eos.wire.protocol import MalformedMessage
 from kafka_eos_checks.brokers import brokers
 from kafka_eos_checks.brokers.brokers import (
     BROKER,
+    HOST,
     KEPT_FILES,
     SMALL_JAVA,
     Broker,
@@ -67,7 +69,18 @@ def test_each_broker_gets_a_configuration_of_its_own_on_the_loopback_interface(t
         assert {"transaction.state.log.min.isr=2", "min.insync.replicas=2"} <= set(lines)
         addresses = [line for line in lines if "listeners=" in line or line.startswith("controller.quorum.voters=")]
         assert all("127.0.0.1" in line for line in addresses)
+        broker = cluster.brokers[number - 1]
+        assert f"advertised.listeners=PLAINTEXT://{HOST}:{broker.port},PROXY://{HOST}:{broker.advertised_port}" in lines
+        listeners = f"PLAINTEXT://{HOST}:{broker.port},PROXY://{HOST}:{broker.proxied_port}"
+        assert [line for line in lines if line.startswith(f"listeners={listeners}")]
     assert len({tuple(lines) for lines in texts}) == 3
+
+
+def test_a_process_that_runs_is_waited_for_until_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(brokers.time, "sleep", waits.append)
+    brokers.wait_stopped(os.getpid(), seconds=0.01)
+    assert waits
 
 
 def test_a_release_before_kraft_is_configured_with_its_zookeeper(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Simulated transactions, as recordings: correct ones, and those of named failures and wrong readers."""
 
 import hashlib
+import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos.histories.transaction_history import ReadCommitted, value_name
-from kafka_eos.machines.transactions import Entry
+from kafka_eos.machines.transactions import Entry, Transactions
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.rules.histories import UNASKED
 from kafka_eos_checks.audit.rules.readers import (
@@ -61,6 +63,8 @@ def test_only_clients_that_all_speak_version_2_meet_a_former_coordinator_and_rep
     kinds = [TransactionsPlan(seed=0, versions=versions).constants().faults for versions in spoken]
     assert kinds[0] - kinds[1] == {transactions.FORMER, *transactions.REPEATS}
     assert kinds[1] == kinds[2] == transactions.WITHSTOOD
+    named = set(re.findall(r'self\.fault\("([a-z ]+)"\)', inspect.getsource(Transactions))) - {"repeat batch"}
+    assert transactions.WITHSTOOD | {transactions.FORMER, transactions.BY_HAND} | transactions.REPEATS == named
 
 
 def test_the_audit_finds_a_named_failure_where_it_is_known_and_nothing_under_version_2() -> None:

@@ -67,7 +67,11 @@ def test_some_schedule_is_wrong_and_none_without_a_fault(scenario: Scenario) -> 
 def test_without_a_protection_some_schedule_is_wrong(module: object, mutant: str) -> None:
     (scenario,) = module.scenarios(mutant)  # type: ignore[attr-defined]
     assert not scenario.is_right
-    assert try_scenario(scenario).wrong > 0
+    tally = try_scenario(scenario)
+    assert tally.wrong > 0
+    if mutant == "OffsetIsCommittedApart":
+        assert tally.shown is not None
+        assert tally.shown.what == "a step takes effect that ExactlyOnce does not allow"
 
 
 @pytest.mark.parametrize(

@@ -507,6 +507,7 @@ def test_a_used_address_is_reported_and_one_that_others_reach_is_warned_of(
         (("--brokers", "101"), "--brokers is 1 to 100"),
         (("--port", "65535", "--brokers", "2"), "--port is 0 to 65535"),
         (("--max-connections", "0"), "--max-connections is 1 or more"),
+        (("--max-frame-bytes", "0"), "--max-frame-bytes is 1 or more"),
         (("--default-partitions", "-1"), "0 or more"),
     ],
 )

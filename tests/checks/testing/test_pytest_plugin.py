@@ -21,8 +21,9 @@ def _without_our_settings(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyP
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    """Run the tests like a user who has installed the package."""
-    return pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
+    """Run the tests like a user who has installed the package; ``check code`` has imported pytest's plugins already."""
+    imported_already = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+    return pytester.runpytest_inprocess("-p", "no:cacheprovider", *imported_already, *arguments)
 
 
 def test_every_test_has_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
