@@ -14,7 +14,7 @@ import select
 import signal
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -37,7 +37,8 @@ def serve(requests: TextIO, answers: TextIO) -> None:
             _become(request)
             before = set(sys.modules)
             status = pytest.main([*_NO_REWRITING, *request["arguments"]])
-            imported.write_text("\n".join(_of_others(set(sys.modules) - before)), encoding="utf-8")
+            new = [name for name in sys.modules if name not in before]
+            imported.write_text("\n".join(_of_others(new)), encoding="utf-8")
             sys.exit(status)
         print(json.dumps(_status(pid, requests, request["seconds"])), file=answers, flush=True)
         if imported.exists():
@@ -57,10 +58,13 @@ def _become(request: Mapping[str, Any]) -> None:
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
 
 
-def _of_others(names: set[str]) -> list[str]:
-    """The modules of the standard library and of installed packages."""
+def _of_others(names: Iterable[str]) -> list[str]:
+    """The modules of the standard library and of installed packages, in the order in which they were imported.
+
+    In another order they may not work: ``_asyncio`` before ``asyncio`` has two tables of the tasks that run.
+    """
     files = {name: getattr(sys.modules[name], "__file__", None) or "" for name in names}
-    return sorted(name for name, file in files.items() if file.startswith(_INSTALLED))
+    return [name for name, file in files.items() if file.startswith(_INSTALLED)]
 
 
 def _status(pid: int, requests: TextIO, seconds: float) -> int | None:

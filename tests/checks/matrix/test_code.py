@@ -1,5 +1,6 @@
 """Mutants of a small package in a clone of its own: the tests that notice them, and the survivors."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 from kafka_eos_checks import cli
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.verdict import read_verdicts
-from kafka_eos_checks.matrix import code
+from kafka_eos_checks.matrix import code, fork_server
 from kafka_eos_checks.matrix.code import Bench, CodeMutant, Fate, UnusableCode
 from kafka_eos_checks.matrix.notes import MEASURED, NOTES
 from kafka_eos_checks.tla.result_cache import ResultCache
@@ -386,6 +387,11 @@ def test_pytest_ends_with_the_command_that_is_killed(clone: Path, tmp_path: Path
         finally:
             command.kill()
     assert ends(int(ready.read_text(encoding="utf-8")))
+
+
+def test_what_tests_import_is_imported_for_the_next_run_in_their_order() -> None:
+    """With ``_asyncio`` first, no task knows itself, and no test passes that has a timeout."""
+    assert fork_server._of_others([asyncio.__name__, "kafka_eos_checks", "_asyncio"]) == ["asyncio", "_asyncio"]
 
 
 def test_tests_that_execute_the_changed_line_are_run_alone(knowing: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
