@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from kafka_eos.formats.log_directory import META_PROPERTIES, cluster_id
-from kafka_eos.histories.history import MalformedHistory
+from kafka_eos.histories.history import NOTE, MalformedHistory
 from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.server.cluster import Broker, Cluster, Limits, Machines, Settings
 from kafka_eos.server.faults import Fault, Faults, MalformedPlan, Rule, check_brokers, read_plan
@@ -324,7 +324,7 @@ async def serve(
         faults=faults,
     )
     if server.observer is not None and not first:
-        server.observer.happened("Note", 0, detail={CLUSTER: server.cluster.cluster_id})
+        server.observer.happened(NOTE, 0, detail={CLUSTER: server.cluster.cluster_id})
     async with server:
         place = f"data in {arguments.data}" if arguments.data else "in memory"
         version = arguments.transaction_version
