@@ -1,4 +1,4 @@
-"""Text of others in evidence: in quotes, or replaced by a name if the report goes to strangers (``--redact``)."""
+"""Text of others in evidence: in quotes, escaped, or under another name if strangers get the report (``--redact``)."""
 
 import hmac
 from collections.abc import Iterator

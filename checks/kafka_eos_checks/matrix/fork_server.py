@@ -81,18 +81,16 @@ def _of_others(names: Iterable[str]) -> list[str]:
 def _status(pid: int, seconds: float) -> int | None:
     """The exit status of a forked process, None if it has not ended after so many seconds; its group ends with it."""
     limit = monotonic() + seconds
-    try:
-        while monotonic() < limit:
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                return os.waitstatus_to_exitcode(status)
-            sleep(_POLL)
+    ended = status = 0
+    while not ended and monotonic() < limit:
+        sleep(_POLL)
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        return None
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
+    if ended:
+        return os.waitstatus_to_exitcode(status)
+    os.waitpid(pid, 0)
+    return None
 
 
 if __name__ == "__main__":

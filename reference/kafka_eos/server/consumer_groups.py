@@ -428,8 +428,12 @@ def assigned(wanted: Mapping[str, frozenset[str]], before: Mapping[str, str]) ->
     loads = dict.fromkeys(sorted(members), 0)
     given: dict[str, str] = {}
     for partition, owner in sorted(before.items()):
-        if owner in wanted.get(partition, ()) and loads[owner] < most + (larger > 0):
-            larger -= loads[owner] == most
+        if owner not in wanted.get(partition, ()):
+            continue
+        is_one_more = loads[owner] == most and larger > 0
+        if is_one_more:
+            larger -= 1
+        if is_one_more or loads[owner] < most:
             given[partition] = owner
             loads[owner] += 1
     for partition in sorted(wanted.keys() - given.keys()):

@@ -168,7 +168,7 @@ def _sized(form: str, flexible: bool, nullable: bool, text: bool) -> _Type:
 
     def read(buffer: Buffer) -> Any:
         at = buffer.position
-        count = buffer.varint() - 1 if flexible else get(buffer)
+        count = get(buffer)
         if count == -1 and nullable:
             return None
         data = buffer.take(count)
@@ -203,8 +203,7 @@ def _array(element: _Type, flexible: bool, nullable: bool) -> _Type:
         buffer.max_elements -= count
         if buffer.max_elements < 0:
             raise MalformedMessage(at, f"{count} elements more than there may be")
-        read_one = element.read
-        return [read_one(buffer) for _ in range(count)]
+        return [element.read(buffer) for _ in range(count)]
 
     def write(out: bytearray, value: Any) -> None:
         put(out, -1 if value is None else len(value))

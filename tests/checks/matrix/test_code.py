@@ -369,11 +369,13 @@ def ends(pid: int) -> bool:
 def test_what_is_forked_ends_even_if_its_parent_is_killed_alone(bench: Bench) -> None:
     pid = "import os\nfrom pathlib import Path\n\ndef test_it():\n    Path('pid').write_text(str(os.getpid()))\n"
     (bench.folder / "test_it.py").write_text(
-        f"{pid}    os.kill(os.getppid(), 9)\n    import time\n    time.sleep(600)\n", encoding="utf-8"
+        f"{pid}    os.kill(os.getppid(), 9)\n    import time\n    time.sleep(20)\n    Path('outlived').touch()\n",
+        encoding="utf-8",
     )
     with pytest.raises(UnusableCode, match="the process that starts pytest ended with -9"):
         bench._fails(["test_it.py"], 60.0, 60.0)
     assert ends(int((bench.folder / "pid").read_text(encoding="utf-8")))
+    assert not (bench.folder / "outlived").exists()
     assert bench._fails(["tests/reference/room/test_rule.py"], 5.0, 1.0) == "", "another one is started"
 
 

@@ -24,7 +24,7 @@ LIMITS = Limits()
 
 
 def reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The reasons why connections were closed, but for the end of the server."""
+    """Why connections were closed, in the words of the log; those that the server's end closed are left out."""
     said = [record.getMessage().split(" closed: ") for record in caplog.records if " closed: " in record.getMessage()]
     assert {peer for peer, _ in said} <= {"connection from 127.0.0.1"}
     return [why for _, why in said if why != "the server ends"]
