@@ -1,6 +1,6 @@
-"""Plans of faults: reading and refusing plans, the requests they match; and answers that are only an error."""
+"""Plans of faults: reading and refusing plans, the requests they match."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -20,12 +20,8 @@ from kafka_eos.server.faults import (
     rule_of,
     subjects_of,
 )
-from kafka_eos.server.handlers.request import served_versions
-from kafka_eos.server.refusals import REFUSABLE, refusal
-from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, served_codec
-from kafka_eos.wire.protocol import Buffer, Message
-
-from .conftest import errors_in, sample
+from kafka_eos.server.schemas import served_codec
+from kafka_eos.wire.protocol import Message
 
 CODEC = served_codec()
 TOPIC_ID = UUID(int=7)
@@ -382,119 +378,3 @@ def rule_for(fate: str) -> Rule:
 )
 def test_what_a_request_names_is_found(row: Message, subjects: Subjects) -> None:
     assert subjects_of(row, {TOPIC_ID: "t"}) == subjects
-
-
-# --- refusals --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("api", sorted(REFUSABLE))
-def test_every_api_can_be_refused_in_every_version(api: str) -> None:
-    for version in served_versions(api):
-        request = CODEC.write(f"{api}Request", version, sample(CODEC.fields(f"{api}Request", version)))
-        row = CODEC.read(f"{api}Request", version, Buffer(request))
-        answer = refusal(CODEC, api, version, row, ErrorCode.NOT_COORDINATOR)
-        read = CODEC.read(f"{api}Response", version, Buffer(CODEC.write(f"{api}Response", version, answer)))
-        assert set(errors_in(read)) == {ErrorCode.NOT_COORDINATOR}, version
-
-
-def test_a_refusal_names_what_the_request_has_named() -> None:
-    asked = {"TopicData": [{"Name": "t", "PartitionData": [{"Index": 0}, {"Index": 2}]}]}
-    answer = refusal(CODEC, "Produce", 9, asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    parts = [{"Index": number, "ErrorCode": 6, "RecordErrors": [], "ErrorMessage": None} for number in (0, 2)]
-    assert answer == {"Responses": [{"Name": "t", "PartitionResponses": parts}]}
-    asked = {"Resources": [{"ResourceType": 2, "ResourceName": name} for name in "ab"]}
-    why = "no Authorizer"
-    answer = refusal(CODEC, "AlterConfigs", 2, asked, ErrorCode.SECURITY_DISABLED, why)
-    error = {"ErrorCode": 54, "ErrorMessage": why}
-    assert answer == {"Responses": [error | resource for resource in asked["Resources"]]}
-
-
-# For each API the columns of a refusal that the request fills, from the first version on that has them.
-NAMED = {
-    "Produce 3": "Responses.Name Responses.PartitionResponses.Index",
-    "Produce 13": "Responses.TopicId Responses.PartitionResponses.Index",
-    "Fetch 4": "Responses.Topic Responses.Partitions.PartitionIndex",
-    "Fetch 5": "Responses.Topic Responses.Partitions.PartitionIndex Responses.Partitions.LogStartOffset",
-    "Fetch 13": "Responses.TopicId Responses.Partitions.PartitionIndex Responses.Partitions.LogStartOffset",
-    "Fetch 18": (
-        "Responses.TopicId Responses.Partitions.PartitionIndex Responses.Partitions.HighWatermark "
-        "Responses.Partitions.LogStartOffset"
-    ),
-    "ListOffsets 1": "Topics.Name Topics.Partitions.PartitionIndex Topics.Partitions.Timestamp",
-    "OffsetCommit 2": "Topics.Name Topics.Partitions.PartitionIndex",
-    "OffsetCommit 10": "Topics.TopicId Topics.Partitions.PartitionIndex",
-    "OffsetFetch 1": "Topics.Name Topics.Partitions.PartitionIndex",
-    "OffsetFetch 8": "Groups.GroupId Groups.Topics.Name Groups.Topics.Partitions.PartitionIndex",
-    "OffsetFetch 10": "Groups.GroupId Groups.Topics.TopicId Groups.Topics.Partitions.PartitionIndex",
-    "FindCoordinator 4": "Coordinators.Key",
-    "LeaveGroup 3": "Members.MemberId Members.GroupInstanceId",
-    "DescribeGroups 0": "Groups.GroupId",
-    "CreateTopics 2": "Topics.Name",
-    "CreateTopics 5": (
-        "Topics.Name Topics.NumPartitions Topics.ReplicationFactor Topics.Configs.Name Topics.Configs.Value"
-    ),
-    "DeleteTopics 1": "Responses.Name",
-    "DeleteTopics 6": "Responses.Name Responses.TopicId",
-    "DeleteRecords 0": "Topics.Name Topics.Partitions.PartitionIndex",
-    "OffsetForLeaderEpoch 2": "Topics.Topic Topics.Partitions.Partition Topics.Partitions.LeaderEpoch",
-    "AddPartitionsToTxn 0": (
-        "ResultsByTopicV3AndBelow.Name ResultsByTopicV3AndBelow.ResultsByPartition.PartitionIndex"
-    ),
-    "AddPartitionsToTxn 4": (
-        "ResultsByTransaction.TransactionalId ResultsByTransaction.TopicResults.Name "
-        "ResultsByTransaction.TopicResults.ResultsByPartition.PartitionIndex"
-    ),
-    "WriteTxnMarkers 1": "Markers.ProducerId Markers.Topics.Name Markers.Topics.Partitions.PartitionIndex",
-    "TxnOffsetCommit 0": "Topics.Name Topics.Partitions.PartitionIndex",
-    "TxnOffsetCommit 6": "Topics.TopicId Topics.Partitions.PartitionIndex",
-    "DescribeConfigs 1": "Results.ResourceType Results.ResourceName Results.Configs.Name",
-    "AlterConfigs 0": "Responses.ResourceType Responses.ResourceName",
-    "IncrementalAlterConfigs 0": "Responses.ResourceType Responses.ResourceName",
-    "CreatePartitions 0": "Results.Name",
-    "DeleteGroups 0": "Results.GroupId",
-    "OffsetDelete 0": "Topics.Name Topics.Partitions.PartitionIndex",
-    "DescribeProducers 0": "Topics.Name Topics.Partitions.PartitionIndex",
-    "DescribeTransactions 0": "TransactionStates.TransactionalId",
-    "DescribeTopicPartitions 0": "Topics.Name",
-    "ConsumerGroupDescribe 0": "Groups.GroupId",
-    "ElectLeaders 0": "ReplicaElectionResults.Topic ReplicaElectionResults.PartitionResult.PartitionId",
-    "AlterPartitionReassignments 0": "Responses.Name Responses.Partitions.PartitionIndex",
-    "ListPartitionReassignments 0": "Topics.Name Topics.Partitions.PartitionIndex",
-    "DescribeUserScramCredentials 0": "Results.User",
-    "AlterUserScramCredentials 0": "Results.User",
-    "DescribeQuorum 0": "Topics.TopicName Topics.Partitions.PartitionIndex",
-    "ShareGroupDescribe 1": "Groups.GroupId",
-    "ShareFetch 1": (
-        "Responses.TopicId Responses.Partitions.PartitionIndex "
-        "Responses.Partitions.AcquiredRecords.FirstOffset Responses.Partitions.AcquiredRecords.LastOffset"
-    ),
-    "ShareAcknowledge 1": "Responses.TopicId Responses.Partitions.PartitionIndex",
-    "InitializeShareGroupState 0": "Results.TopicId Results.Partitions.Partition",
-    "ReadShareGroupState 0": "Results.TopicId Results.Partitions.Partition",
-    "WriteShareGroupState 0": "Results.TopicId Results.Partitions.Partition",
-    "DeleteShareGroupState 0": "Results.TopicId Results.Partitions.Partition",
-    "ReadShareGroupStateSummary 0": "Results.TopicId Results.Partitions.Partition Results.Partitions.LeaderEpoch",
-    "DescribeShareGroupOffsets 0": "Groups.GroupId Groups.Topics.TopicName Groups.Topics.Partitions.PartitionIndex",
-    "AlterShareGroupOffsets 0": "Responses.TopicName Responses.Partitions.PartitionIndex",
-    "DeleteShareGroupOffsets 0": "Responses.TopicName",
-    "StreamsGroupDescribe 0": "Groups.GroupId",
-}
-
-
-def columns(answer: Message, path: str = "") -> Iterator[str]:
-    """The paths of an answer's columns, without errors and their messages."""
-    for name, value in answer.items():
-        if isinstance(value, list):
-            for each in value:
-                yield from columns(each, f"{path}{name}.")
-        elif not name.endswith(("ErrorCode", "ErrorMessage")):
-            yield f"{path}{name}"
-
-
-@pytest.mark.parametrize("api", sorted({*SERVED, *REFUSED, *NOT_SERVED} - {"ApiVersions", "Metadata"}))
-def test_a_refusal_names_as_much_as_the_request_of_its_version(api: str) -> None:
-    named = ""
-    for version in served_versions(api):
-        named = NAMED.get(f"{api} {version}", named)
-        answer = refusal(CODEC, api, version, sample(CODEC.fields(f"{api}Request", version)), ErrorCode.NOT_COORDINATOR)
-        assert " ".join(columns(answer)) == named, version
