@@ -239,6 +239,8 @@ def test_what_a_failed_poll_was_given_counts_and_what_a_failed_send_was_told_doe
     rows = [*sends(0, ":x [1 0]"), *sends(0, ":x [2 1]", kind=LOST), *polls(1, ":x [[11 0] [12 1]]", kind=LOST)]
     found = anomalies(operations(tmp_path, *rows), "r")[0]
     assert [(each.rule, each.offset) for each in found] == [(":unseen", 1), (":duplicate", 11)]
+    [unseen] = anomalies(operations(tmp_path, *ABCD), "r")[0]
+    assert unseen.evidence.endswith(" sent :a (offset 0), which no operation that is ok was given and 3 more")
 
 
 def test_a_process_that_is_assigned_a_key_again_goes_on_unless_it_seeks_to_the_beginning(tmp_path: Path) -> None:
