@@ -181,9 +181,8 @@ def sample(root: Path, files: Sequence[Path], count: int, seed: int, kinds: str 
     rng = random.Random(seed)
     places: dict[tuple[Path, Position, Position], list[Callable[[str], str | None]]] = {}
     for file in files:
-        for place, kind, make in _changes((root / file).read_text(encoding="utf-8")):
-            if fnmatchcase(kind, kinds):
-                places.setdefault((file, *place), []).append(make)
+        for place, make in _changes((root / file).read_text(encoding="utf-8"), kinds):
+            places.setdefault((file, *place), []).append(make)
     drawn = sorted(places)
     rng.shuffle(drawn)
     found: dict[str, CodeMutant] = {}
@@ -196,8 +195,8 @@ def sample(root: Path, files: Sequence[Path], count: int, seed: int, kinds: str 
     return sorted(found.values(), key=lambda mutant: (mutant.file, mutant.line, mutant.change))
 
 
-def _changes(text: str) -> Iterator[tuple[tuple[Position, Position], str, Callable[[str], str | None]]]:
-    """Place, kind and making of each change: first those that Cosmic Ray knows."""
+def _changes(text: str, kinds: str) -> Iterator[tuple[tuple[Position, Position], Callable[[str], str | None]]]:
+    """Place and making of each change of these kinds: first those that Cosmic Ray knows."""
     trees, plugins = need("cosmic_ray.ast", EXTRA), need("cosmic_ray.plugins", EXTRA)
     tree, unchecked = trees.get_ast(text), list(_annotations(text))
 
@@ -207,15 +206,15 @@ def _changes(text: str) -> Iterator[tuple[tuple[Position, Position], str, Callab
     nodes = list(trees.ast_nodes(tree))
     for name in plugins.operator_names():
         operator = plugins.get_operator(name)
-        if operator.arguments():
+        if operator.arguments() or not fnmatchcase(name, kinds):
             continue
         places = (place for node in nodes for place in operator().mutation_positions(node))
         for occurrence, (start, end) in enumerate(places):
             if is_checked(start, end):
-                yield (start, end), name, partial(_by_cosmic_ray, operator(), occurrence)
+                yield (start, end), partial(_by_cosmic_ray, operator(), occurrence)
     for edit in edits(tree):
-        if is_checked(edit.start, edit.end):
-            yield (edit.start, edit.end), edit.kind, edit.made
+        if fnmatchcase(edit.kind, kinds) and is_checked(edit.start, edit.end):
+            yield (edit.start, edit.end), edit.made
 
 
 def _by_cosmic_ray(operator: Any, occurrence: int, before: str) -> str | None:
