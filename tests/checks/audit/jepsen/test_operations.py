@@ -12,7 +12,7 @@ from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES, allowed, anomalies, subscribes
-from kafka_eos_checks.audit.jepsen.cycles import cycles
+from kafka_eos_checks.audit.jepsen.cycles import STARTS, cycles
 from kafka_eos_checks.audit.jepsen.operations import INFO, OK, Operation, read_operations
 
 BEGIN, END, LOST, UNKNOWN = "invoke", "ok", "fail", "info"
@@ -438,6 +438,8 @@ def test_nodes_that_do_not_count_make_a_cycle_no_longer() -> None:
     assert list(cycles(through_moments, lambda node: node in {3, 4, 5})) == [[0, 3, 4, 5]]
     or_back: list[list[int]] = [[1, 3], [0], [], [4], [5], [0]]  # 0 -> 3 -> 4 -> 5 -> 0, or 0 -> 1 -> 0
     assert list(cycles(or_back, lambda node: node in {3, 4, 5})) == [[0, 3, 4, 5]]
+    round_about = [*([node + 1] for node in range(STARTS)), [STARTS + 1], [STARTS, STARTS + 2], [0]]
+    assert list(cycles(round_about, lambda node: node < STARTS)) == [[STARTS, STARTS + 1]], "no search starts there"
 
 
 @pytest.mark.parametrize("seed", range(30))
