@@ -224,6 +224,12 @@ def test_fields_that_rules_join_by_are_read_fast(detail: dict[str, Any]) -> None
     assert json.dumps(to_builtins(decode(json.dumps(detail), type=Detail))) == json.dumps(detail)
 
 
+def test_attempts_with_fields_that_are_null_are_read_fast() -> None:
+    told = {"process": "p", "action": "Produce", "phase": "ok"}
+    absent = dict.fromkeys(("topic", "group", "transactional_id", "order", "partition", "offset", "record_count"))
+    assert to_builtins(history_files.ATTEMPTS.decode(json.dumps(told | absent))) == told | absent | {"detail": {}}
+
+
 def test_lines_are_read_by_columns_as_they_are_one_by_one(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
