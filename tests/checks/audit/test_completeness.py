@@ -456,6 +456,9 @@ def test_one_segment_that_is_given_alone_lacks_no_other(cluster: Path) -> None:
     first, second, *_ = segments(cluster, "generated-0")
     cut(first, 0)
     assert of(run([second], one_moment=True), READABLE).standing is Standing.OK
+    (cluster / "moved").mkdir()
+    with open_inputs([second.rename(cluster / "moved" / second.name)]) as inputs:
+        assert [(log.topic, log.partition) for log in inputs.logs] == [("moved", 0)], "no folder of a partition"
 
 
 def missing(*paths: Path, **how: Any) -> str:

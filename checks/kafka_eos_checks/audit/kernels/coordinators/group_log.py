@@ -272,7 +272,7 @@ def count_commits(ended: Ended, facts: GroupFacts) -> CountedCommits:
         places = order + 1
     else:
         places = np.unique(commits.record[order], return_inverse=True)[1] + 1
-    floor = names.astype(np.int64) * (count + 2)
+    floor = names.astype(np.int64) * count  # each place is above its floor, and none above the next one
     highest = np.maximum.accumulate(floor + np.where(committed, places, 0))
     before = np.concatenate(([0], highest[:-1]))
     later = floor + places > np.maximum(before, floor)
