@@ -268,7 +268,7 @@ def count_commits(ended: Ended, facts: GroupFacts) -> CountedCommits:
     committed, alone = ended.committed[order], commits.transactional[order] == 0
 
     # A record counts if it is after the last one that counted, which is the highest so far unless offsets go back.
-    if in_order and (commits.record[1:] > commits.record[:-1]).all():
+    if (commits.record[1:] > commits.record[:-1]).all():
         places = order + 1
     else:
         places = np.unique(commits.record[order], return_inverse=True)[1] + 1
