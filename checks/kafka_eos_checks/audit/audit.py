@@ -115,6 +115,7 @@ SHOWN_LOGS = 10  # that are not judged for one reason
 READ_TO_DRAW = 32 << 20  # bytes that are read once more to know whether a finding can be drawn
 TRIES = 3  # a running broker may delete segments while they are audited
 HARD_LINKS = "a copy of hard links keeps all segments, and is made at once, on one file system: cp -al DIRECTORY COPY"
+NO_ORACLE = "--oracle has nothing to judge again: it needs logs, or a history and no share"
 GONE_EACH_TIME = (
     f"a file was gone in each of {TRIES} tries: its broker deletes or compacts segments while they are read; audit a "
     f"copy; {HARD_LINKS}"
@@ -206,7 +207,8 @@ def run(
         engine: ``local`` or ``spark``.
         histories: further histories.
         check_crc: whether to compare each batch with its CRC.
-        oracle: the share of the logs that the readable rules judge again, see :func:`oracle.judge`; None for none.
+        oracle: the share of the logs that the readable rules judge again, see :func:`oracle.judge`; None for none. With
+            1.0 they judge the histories, too.
         seed: the seed that chooses these logs.
         redact: whether evidence leaves out what clients wrote, see :func:`quoting.redacted`.
         spark: a session for the engine ``spark``.
@@ -236,6 +238,9 @@ def run(
                     write_operations(as_jepsen, _events(inputs))
                 except ValueError as error:
                     raise UnusableInput(str(error)) from None
+            judges_histories = bool(inputs.histories) and oracle == 1
+            if oracle is not None and not (inputs.logs or judges_histories):
+                raise UnusableInput(NO_ORACLE)
             given, source = looked_at(inputs, one_moment=one_moment, longest_ms=longest_ms)
             result = of_inputs(
                 given,
@@ -249,11 +254,11 @@ def run(
                 keep=take is None or oracle is not None,
                 known_before=known,
             )
-            if oracle is None or not result.logs:
+            if oracle is None or not (result.logs or judges_histories):
                 return result
             found = (*result.findings, *result.notes)
             told = None
-            if inputs.histories and oracle == 1:
+            if judges_histories:
                 told = join(_events(inputs), [log for log in inputs.logs if log.has_records], result.known)
             audits = stages.with_findings(result.logs, [each for each in found if each.rule in LOG_RULES])
             agrees = judge(audits, oracle, seed, findings=found, clusters=result.clusters, histories=told)

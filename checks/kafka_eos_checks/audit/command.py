@@ -129,7 +129,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         type=_share,
         const=1.0,
         metavar="SHARE",
-        help="let the readable rules judge all logs again, or a share of them (0.1); both have to find the same",
+        help="let the readable rules judge logs and histories again, or a share of the logs (0.1); all have to agree",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which logs --oracle takes (default 0)")
     add_source_arguments(parser)

@@ -3,9 +3,9 @@
 Cosmic Ray says where an operator or a constant can be changed and how, :mod:`~kafka_eos_checks.matrix.changes` what
 can be left out or mixed up. A sample is drawn with a seed: a place first, then one of the changes that are possible
 there. Annotations and their like are left out, because they do not change behaviour. Each mutant is written into a copy
-of the clone. There the tests of the module's room run that execute the changed lines, quick ones first, but none that
-start a JVM; on demand also those that do, and all tests that execute these lines. A run of the tests without a mutant
-notes which tests these are.
+of the clone. There the tests of the module's room run that execute the changed lines, but none that start a JVM; on
+demand also those that do, and all tests that execute these lines. First come those in the file that mirrors the module,
+then the quick ones. A run of the tests without a mutant notes which tests these are.
 """
 
 import ast
@@ -105,11 +105,19 @@ class Fate:
         mutant: the mutant.
         by: the tests that failed, or :data:`NONE`.
         seconds: wall time of all runs.
+        is_executed: whether some of the tests execute the changed lines. If none does, none is run.
     """
 
     mutant: CodeMutant
     by: str
     seconds: float = 0.0
+    is_executed: bool = True
+
+    def __str__(self) -> str:
+        """The outcome in words."""
+        if self.is_killed:
+            return f"killed by {self.by}: {self.mutant}"
+        return f"survives{'' if self.is_executed else ', no test executes it'}: {self.mutant}"
 
     @property
     def is_killed(self) -> bool:
@@ -173,9 +181,8 @@ def sample(root: Path, files: Sequence[Path], count: int, seed: int, kinds: str 
     rng = random.Random(seed)
     places: dict[tuple[Path, Position, Position], list[Callable[[str], str | None]]] = {}
     for file in files:
-        for place, kind, make in _changes((root / file).read_text(encoding="utf-8")):
-            if fnmatchcase(kind, kinds):
-                places.setdefault((file, *place), []).append(make)
+        for place, make in _changes((root / file).read_text(encoding="utf-8"), kinds):
+            places.setdefault((file, *place), []).append(make)
     drawn = sorted(places)
     rng.shuffle(drawn)
     found: dict[str, CodeMutant] = {}
@@ -188,8 +195,8 @@ def sample(root: Path, files: Sequence[Path], count: int, seed: int, kinds: str 
     return sorted(found.values(), key=lambda mutant: (mutant.file, mutant.line, mutant.change))
 
 
-def _changes(text: str) -> Iterator[tuple[tuple[Position, Position], str, Callable[[str], str | None]]]:
-    """Place, kind and making of each change: first those that Cosmic Ray knows."""
+def _changes(text: str, kinds: str) -> Iterator[tuple[tuple[Position, Position], Callable[[str], str | None]]]:
+    """Place and making of each change of these kinds: first those that Cosmic Ray knows."""
     trees, plugins = need("cosmic_ray.ast", EXTRA), need("cosmic_ray.plugins", EXTRA)
     tree, unchecked = trees.get_ast(text), list(_annotations(text))
 
@@ -199,15 +206,15 @@ def _changes(text: str) -> Iterator[tuple[tuple[Position, Position], str, Callab
     nodes = list(trees.ast_nodes(tree))
     for name in plugins.operator_names():
         operator = plugins.get_operator(name)
-        if operator.arguments():
+        if operator.arguments() or not fnmatchcase(name, kinds):
             continue
         places = (place for node in nodes for place in operator().mutation_positions(node))
         for occurrence, (start, end) in enumerate(places):
             if is_checked(start, end):
-                yield (start, end), name, partial(_by_cosmic_ray, operator(), occurrence)
+                yield (start, end), partial(_by_cosmic_ray, operator(), occurrence)
     for edit in edits(tree):
-        if is_checked(edit.start, edit.end):
-            yield (edit.start, edit.end), edit.kind, edit.made
+        if fnmatchcase(edit.kind, kinds) and is_checked(edit.start, edit.end):
+            yield (edit.start, edit.end), edit.made
 
 
 def _by_cosmic_ray(operator: Any, occurrence: int, before: str) -> str | None:
@@ -287,6 +294,7 @@ class Bench:
             mutant they notice.
         marks: the expression of marks of the tests that are tried now. Of a test with parameters it may leave some out.
         measured: a lock for each run without a mutant. Benches that share them run no file of tests twice.
+        notes: the notes of each file of tests that were read, by fingerprint.
         server: the :mod:`~kafka_eos_checks.matrix.fork_server` that runs pytest in the copy; None before the first run.
     """
 
@@ -299,6 +307,7 @@ class Bench:
     passing: set[tuple[str, str]] = field(default_factory=set)
     marks: str = ""
     measured: dict[str, Lock] = field(default_factory=dict)
+    notes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     server: subprocess.Popen[str] | None = None
 
     def __post_init__(self) -> None:
@@ -319,7 +328,7 @@ class Bench:
         Raises:
             UnusableCode: when the tests fail without it.
         """
-        began = monotonic()
+        began, is_executed = monotonic(), False
         module = Path(mutant.file)
         for folder, marks in self._stages(module):
             stage = f"{folder}, {marks}" if marks == _JAVA else folder
@@ -333,11 +342,12 @@ class Bench:
                     self.compiled.add(folder)
                 self.marks = marks
                 failed = self._fate(mutant, reaching)
-                known = {"failed": failed, "under": _under(keys, failed)}
+                known = {"failed": failed, "under": _under(keys, failed), "executed": bool(reaching)}
                 self.cache.put(entry, known)
+            is_executed |= bool(known.get("executed", True))
             if known["failed"]:
                 return Fate(mutant=mutant, by=str(known["failed"]), seconds=monotonic() - began)
-        return Fate(mutant=mutant, by=NONE, seconds=monotonic() - began)
+        return Fate(mutant=mutant, by=NONE, seconds=monotonic() - began, is_executed=is_executed)
 
     def _stages(self, module: Path) -> Iterator[tuple[str, str]]:
         """The tests that a mutant is tried with, until one notices it: their folder, and an expression of marks."""
@@ -434,16 +444,21 @@ class Bench:
         """Notes of each file of tests: see ``reached``. Those without any yet run without a mutant, one by one."""
         for waits in (False, True):  # first for what no other bench runs
             for file, key in keys.items():
-                if self.cache.get(key) is None and (lock := self.measured.setdefault(key, Lock())).acquire(waits):
+                if self._noted(key) is None and (lock := self.measured.setdefault(key, Lock())).acquire(waits):
                     try:
                         self._measure(file, key, module, marks)
                     finally:
                         lock.release()
-        return [kept for key in keys.values() if (kept := self.cache.get(key)) is not None]
+        return [kept for key in keys.values() if (kept := self._noted(key)) is not None]
+
+    def _noted(self, key: str) -> Mapping[str, Any] | None:
+        if key not in self.notes and (kept := self.cache.get(key)) is not None:
+            self.notes[key] = kept
+        return self.notes.get(key)
 
     def _measure(self, file: str, key: str, module: Path, marks: str) -> None:
         """Run a file of tests without a mutant, unless another bench has just done so, and keep its notes."""
-        if self.cache.get(key) is not None:
+        if self._noted(key) is not None:
             return
         notes = self.folder / "reached.json"
         variables = {NOTES: str(notes), MEASURED: str(self.folder / room(module))}
@@ -564,9 +579,9 @@ def verdict(
     tried = list(fates)
     every = [*tried, *(Fate(mutant=mutant, by=NONE) for mutant in trusted)]
     score = Score(every, reasons)
-    lines = [f"survives: {fate.mutant}" for fate in score.survivors]
+    lines = [str(fate) for fate in score.survivors]
     lines += [f"killed, though the registry calls it equivalent: {fate.mutant}" for fate in score.refuted]
-    lines += [f"killed by {fate.by}: {fate.mutant}" for fate in score.killed]
+    lines += [str(fate) for fate in score.killed]
     return Verdict(
         check="code-mutant",
         name=package,
@@ -621,10 +636,11 @@ def statement(text: str, line: int) -> tuple[int, int]:
 
 
 def reaching_tests(notes: Iterable[Mapping[str, Any]], file: str, lines: Iterable[int]) -> dict[str, float]:
-    """The tests that execute one of these lines and their seconds: quick files first, in a file quick tests first.
+    """The tests that execute one of these lines, and their seconds; none if no test executes them.
 
-    The tests after the first one of a file follow: a fixture or a cache may have kept for them what it has executed.
-    If a line is executed outside of the tests, or nobody knows where, all others follow.
+    The tests of the file that mirrors the module come first, then the quick ones. The tests that are after them in
+    their files follow: a fixture or a cache may have kept for them the result of the lines. If an import executes a
+    line, or a process that does not know its test, all others follow.
     """
     seconds: dict[str, float] = {}
     known: set[str] = set()
@@ -638,12 +654,12 @@ def reaching_tests(notes: Iterable[Mapping[str, Any]], file: str, lines: Iterabl
             known |= {tests[number] for number in numbers}
             later |= set(tests[min(numbers) :])
         seconds |= own["tests"]
-    every = set(seconds) if is_elsewhere or not known else later
-    files: dict[str, float] = {}
-    for name in every:
-        files[_file(name)] = files.get(_file(name), 0.0) + seconds[name]
-    order = sorted(every, key=lambda name: (name not in known, files[_file(name)], _file(name), seconds[name], name))
-    return {name: seconds[name] for name in order}
+    mirroring = {f"test_{part}" for part in Path(file).with_suffix("").parts}
+
+    def rank(name: str) -> tuple[bool, bool, float, str]:
+        return name not in known, Path(_file(name)).stem not in mirroring, seconds[name], name
+
+    return {name: seconds[name] for name in sorted(seconds if is_elsewhere else later, key=rank)}
 
 
 def _file(test: str) -> str:

@@ -94,7 +94,6 @@ def _status(pid: int, seconds: float) -> int | None:
 
 
 if __name__ == "__main__":
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as to_command:
+    with suppress(BrokenPipeError), os.fdopen(os.dup(1), "w", encoding="utf-8") as to_command:
         os.dup2(2, 1)  # what an import prints is no answer
-        with suppress(BrokenPipeError):
-            serve(sys.stdin, to_command)
+        serve(sys.stdin, to_command)

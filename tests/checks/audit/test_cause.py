@@ -9,9 +9,11 @@ import pytest
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import audit
-from kafka_eos_checks.audit.cause import AFTER, BEFORE, DECISION, ELSEWHERE, Cause, _rank, cause_of
+from kafka_eos_checks.audit.cause import AFTER, BATCH, BEFORE, DECISION, ELSEWHERE, SEEN, Cause, _rank, cause_of
 from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.quoting import named
 from kafka_eos_checks.audit.rules.applications import FENCED_GENERATION, NOT_PROCESSED, OUTPUT_ALONE, SKIPPED, TWICE
+from kafka_eos_checks.audit.rules.histories import REFUSED
 from kafka_eos_checks.audit.rules.readers import COMMITTED_MISSING
 from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES
 from kafka_eos_checks.simulate.transactions import simulate_failure, write_transactions
@@ -305,6 +307,9 @@ def test_a_commit_of_a_past_generation_is_the_answer_that_the_finding_names(run:
     assert found.events[found.effect] is run.events[answer]
     of_another = said.replace("proxy/app", "proxy/other")
     assert cause_of(finding(FENCED_GENERATION, None, of_another, topic="in"), run.events) is None
+    refused = cause_of(finding(REFUSED, None, f"{named(run.events[answer])}: refused", topic="in"), run.events)
+    assert refused is not None
+    assert refused.events[refused.effect] is run.events[answer]
 
 
 def test_what_a_test_declares_is_not_drawn(run: Run) -> None:
@@ -345,3 +350,22 @@ def test_a_marker_elsewhere_that_no_coordinator_sent_at_its_time_is_as_near_as_a
     marker = Event(run="r", process="p", action="WriteTxnMarkers", phase="ok", topic="other", partition=0)
     assert _rank(marker, {("t", 0)}) == ELSEWHERE
     assert _rank(replace(marker, detail={how: True}), {("t", 0)}) == DECISION
+
+
+@pytest.mark.parametrize(
+    ("action", "topic", "group", "rank"),
+    [
+        ("Poll", "t", None, BATCH),
+        ("Poll", "other", None, SEEN),
+        ("EndOfPartition", "t", None, SEEN),
+        ("Produce", "t", None, BATCH),
+        ("Produce", "other", None, ELSEWHERE),
+        ("JoinGroup", None, "g", BATCH),
+    ],
+)
+def test_an_event_at_the_place_of_the_finding_or_of_a_group_is_nearer_than_one_elsewhere(
+    action: str, topic: str | None, group: str | None, rank: int
+) -> None:
+    partition = None if topic is None else 0
+    event = Event(run="r", process="p", action=action, phase="ok", topic=topic, partition=partition, group=group)
+    assert _rank(event, {("t", 0)}) == rank

@@ -32,7 +32,7 @@ from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import completeness, findings
-from kafka_eos_checks.audit.audit import audit, run
+from kafka_eos_checks.audit.audit import _is_blank, audit, run
 from kafka_eos_checks.audit.command import UNJUDGED_REASONS, _print_notes
 from kafka_eos_checks.audit.findings import COLUMNS, TABLE_COLUMNS, Finding, Kind, to_arrow, write_findings
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
@@ -987,3 +987,4 @@ def test_a_history_without_events_next_to_another_is_refused_by_name(
     partition(tmp_path / "data", data(0, NOW))
     assert cli.main(["audit", str(tmp_path / "data"), str(told), str(tmp_path / "question.jsonl")]) == 2
     assert f"{tmp_path}/question.jsonl: no event in it, so nothing to judge" in capsys.readouterr().err
+    assert not _is_blank(tmp_path), "a history of rows may be a folder"

@@ -365,7 +365,9 @@ def test_an_emptied_segment_before_the_last_one_is_told_by_its_index(cluster: Pa
     assert incomplete(cluster) == ([(file.name, int(file.stem))], "")
     file.with_suffix(".timeindex").unlink()
     index.unlink()
-    assert f"the first: generated-0 has nothing in the segment {file.name}" in incomplete(cluster)[1]
+    assert (
+        f"the first: generated-0 has nothing in the segment {file.name}, and no index that " in incomplete(cluster)[1]
+    )
 
 
 @pytest.mark.spark
@@ -454,6 +456,9 @@ def test_one_segment_that_is_given_alone_lacks_no_other(cluster: Path) -> None:
     first, second, *_ = segments(cluster, "generated-0")
     cut(first, 0)
     assert of(run([second], one_moment=True), READABLE).standing is Standing.OK
+    (cluster / "moved").mkdir()
+    with open_inputs([second.rename(cluster / "moved" / second.name)]) as inputs:
+        assert [(log.topic, log.partition) for log in inputs.logs] == [("moved", 0)], "no folder of a partition"
 
 
 def missing(*paths: Path, **how: Any) -> str:
@@ -794,7 +799,10 @@ def test_a_segment_emptied_with_its_indexes_is_not_judged_where_no_cleaner_was(n
     for named, is_told in ((f"{topic} {number}", False), ("other 0", True)):
         checkpoint.write_text(f"0\n1\n{named} {1 << 40}\n")
         found, unjudged = incomplete(cluster)
-        assert (found, f"has nothing in the segment {first.name}" in unjudged) == ([], is_told)
+        assert (found, f"has nothing in the segment {first.name}, and {CLEANED} does not name it, " in unjudged) == (
+            [],
+            is_told,
+        )
 
 
 # --- batches whose records cannot be decoded -------------------------------------------------------------------------

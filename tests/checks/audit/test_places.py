@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -641,3 +642,28 @@ def test_the_tasks_of_an_engine_are_asked_only_about_files_of_other_machines(tmp
     local, far = find_logs(tmp_path), find_logs(place(store.put(tmp_path, "asked")))
     assert asker(LocalEngine(), local) is places.ask_here
     assert asker(LocalEngine(), far) is not places.ask_here
+
+
+@pytest.mark.parametrize(
+    ("environment", "made"),
+    [
+        ({"AWS_ENDPOINT_URL": "http://localhost:9/"}, {"endpoint_override": "localhost:9", "scheme": "http"}),
+        (
+            {"AWS_ENDPOINT_URL_S3": "localhost:8", "AWS_ENDPOINT_URL": "http://localhost:9"},
+            {"endpoint_override": "localhost:8", "scheme": "https"},
+        ),
+        ({"AWS_REGION": "eu-north-1"}, {"region": None}),
+        ({}, {"region": "the region of bucket"}),
+    ],
+    ids=str,
+)
+def test_a_bucket_is_at_the_address_of_the_environment_or_in_the_set_region_or_its_own(
+    environment: dict[str, str], made: dict[str, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*places._ENDPOINTS, *places._REGIONS):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    fs = SimpleNamespace(S3FileSystem=dict, resolve_s3_region=lambda bucket: f"the region of {bucket}")
+    monkeypatch.setattr(places, "need", lambda *_: fs)
+    assert places._file_system.__wrapped__("s3", "bucket") == (made, "bucket")

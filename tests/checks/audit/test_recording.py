@@ -48,7 +48,9 @@ def test_the_audit_finds_duplicates_of_java_and_a_commit_by_a_delayed_request_an
 def test_every_marker_of_a_real_broker_is_judged_by_its_coordinators_log(
     recording: str, records: int, ids: int, markers: int, hung_or_ended: int, transactions: int
 ) -> None:
-    figures = {v.name: v.figures for v in run([RECORDINGS / f"{recording}.tar.xz"]).verdicts}
+    verdicts = run([RECORDINGS / f"{recording}.tar.xz"]).verdicts
+    assert [sum(v.unjudged_for.values()) for v in verdicts] == [v.unknown for v in verdicts]
+    figures = {v.name: v.figures for v in verdicts}
     state = {"records": records, "transactional_ids": ids, "unknown": 0}
     assert figures["illegal coordinator transition"] == figures["decision changed"] == state
     assert figures["torn transaction"] == figures["marker without transaction"] == {"markers": markers, "unknown": 0}

@@ -24,8 +24,6 @@ from kafka_eos_checks.audit.rules.log import LOG_RULES
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.audit.tables import sql
 
-pytestmark = pytest.mark.spark
-
 
 def mixed_segment(folder: Path) -> Path:
     """Four batches, one of them compressed, each with a null value, one with an empty key and value; a torn tail."""
@@ -52,6 +50,7 @@ def mixed_segment(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.spark
 def test_batches_are_those_of_the_readable_decoder(tmp_path: Path, spark: Any) -> None:
     path = mixed_segment(tmp_path)
     rows = spark.read.format("kafka_log").load(str(tmp_path)).orderBy("position").collect()
@@ -67,6 +66,7 @@ def test_batches_are_those_of_the_readable_decoder(tmp_path: Path, spark: Any) -
         assert (row.control, row.record_count, row.crc) == (batch.is_control, batch.record_count, batch.crc)
 
 
+@pytest.mark.spark
 def test_records_are_those_of_the_readable_decoder(tmp_path: Path, spark: Any) -> None:
     path = mixed_segment(tmp_path)
     rows = spark.read.format("kafka_log").option("granularity", "records").load(str(tmp_path)).orderBy("offset")
@@ -80,12 +80,14 @@ def test_records_are_those_of_the_readable_decoder(tmp_path: Path, spark: Any) -
     assert [(o, t, bytes(k), None if v is None else bytes(v)) for o, t, k, v in found] == expected
 
 
+@pytest.mark.spark
 def test_corrupt_regions_are_rows(tmp_path: Path, spark: Any) -> None:
     path = mixed_segment(tmp_path)
     [row] = spark.read.format("kafka_log").option("granularity", "corrupt").load(str(tmp_path)).collect()
     assert (row.segment, row.kind, row.end) == (path.name, "torn tail", path.stat().st_size)
 
 
+@pytest.mark.spark
 def test_sql_sees_the_source_and_a_user_may_name_some_columns(tmp_path: Path, spark: Any) -> None:
     mixed_segment(tmp_path)
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW log USING kafka_log OPTIONS (path '{tmp_path}', topic 'orders')")
@@ -94,6 +96,7 @@ def test_sql_sees_the_source_and_a_user_may_name_some_columns(tmp_path: Path, sp
     assert sorted(tuple(row) for row in some.collect()) == [(0, 2), (2, 2), (4, 2), (6, 2)]
 
 
+@pytest.mark.spark
 def test_several_paths_are_read_in_small_splits(tmp_path: Path, spark: Any) -> None:
     for number in range(2):
         write_log(tmp_path / str(number) / "orders-0", faulty_log(number, 200))
@@ -103,6 +106,7 @@ def test_several_paths_are_read_in_small_splits(tmp_path: Path, spark: Any) -> N
     assert found.rdd.getNumPartitions() > 4
 
 
+@pytest.mark.spark
 def test_the_broker_is_the_name_of_the_log_directory(tmp_path: Path, spark: Any) -> None:
     for broker in ("east/broker-1", "east/broker-2", "west/broker-1"):
         write_log(tmp_path / broker / "orders-0", faulty_log(1, 50))
@@ -146,6 +150,7 @@ def test_an_error_names_some_of_very_many_topics(tmp_path: Path) -> None:
         source.KafkaLogReader("batches", [], {"path": str(tmp_path), "topic": "x"}).partitions()
 
 
+@pytest.mark.spark
 def test_committed_offsets_of_an_unknown_topic_and_a_condition_that_nothing_meets_have_no_row(
     tmp_path: Path, spark: Any
 ) -> None:
@@ -182,6 +187,7 @@ def test_a_stream_waits_for_the_end_of_a_batch_that_is_written_into_reserved_zer
     assert found == positions
 
 
+@pytest.mark.spark
 def test_a_pattern_is_the_paths_that_match_it_and_a_path_of_that_name_is_itself(tmp_path: Path, spark: Any) -> None:
     for broker in ("broker-1", "broker-2", "other"):
         write_log(tmp_path / broker / "orders-0", faulty_log(1, 50))
@@ -235,6 +241,7 @@ def test_a_segment_in_the_place_of_a_directory_is_told_as_a_file(tmp_path: Path)
         source.KafkaLogReader("batches", [], {"path": str(path)}).partitions()
 
 
+@pytest.mark.spark
 def test_a_wrong_path_is_told_in_one_line_if_the_session_hides_tracebacks(tmp_path: Path, spark: Any) -> None:
     hidden = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
     assert hidden in source.__doc__
@@ -249,11 +256,13 @@ def test_a_wrong_path_is_told_in_one_line_if_the_session_hides_tracebacks(tmp_pa
     assert "Traceback" not in str(told.value)
 
 
+@pytest.mark.spark
 def test_an_unknown_granularity_is_refused_with_the_known_ones(tmp_path: Path, spark: Any) -> None:
     with pytest.raises(Exception, match="none of batches, records, corrupt"):
         spark.read.format("kafka_log").option("granularity", "bytes").load(str(tmp_path)).collect()
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
@@ -294,6 +303,7 @@ print("stream:", query.awaitTermination(60) and query.lastProgress["numInputRows
 """
 
 
+@pytest.mark.spark
 @pytest.mark.thorough
 def test_a_registered_source_is_read_by_the_python_of_a_program_in_no_activated_environment(tmp_path: Path) -> None:
     write_log(tmp_path / "data" / "orders-0", faulty_log(1, 50, 0.0))
@@ -311,6 +321,7 @@ def test_a_registered_source_is_read_by_the_python_of_a_program_in_no_activated_
     assert "stream: 50\n" in done.stdout
 
 
+@pytest.mark.spark
 def test_tables_of_headers_are_for_sparks_own_reader(tmp_path: Path, spark: Any) -> None:
     write_log(tmp_path / "data" / "orders-0", faulty_log(1, 50, 0.0))
     assert cli.main(["headers", str(tmp_path / "data"), "--out", str(tmp_path / "tables")]) == 0
@@ -335,6 +346,7 @@ def compiling(spark: Any) -> Iterator[Any]:
         spark.conf.set(name, value)
 
 
+@pytest.mark.spark
 @pytest.mark.thorough
 def test_the_rules_in_sql_find_what_the_readable_rules_find(tmp_path: Path, compiling: Any) -> None:
     for seed in range(60):
@@ -383,6 +395,7 @@ def long_log(folder: Path) -> None:
         write_segment(folder / "orders-0" / f"{3 * start:020d}.log", encoded)
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("options", "batches", "offsets"),
     [
@@ -435,12 +448,14 @@ def test_a_batch_whose_base_timestamp_is_later_than_its_records_is_chosen_by_the
             assert sum(len(rows) for task in reader.partitions() for rows in reader.read(task)) == count
 
 
+@pytest.mark.spark
 def test_an_option_that_is_no_number_is_refused(tmp_path: Path, spark: Any) -> None:
     long_log(tmp_path)
     with pytest.raises(Exception, match="startingoffset is 'x', not a whole number"):
         spark.read.format("kafka_log").option("startingOffset", "x").load(str(tmp_path)).collect()
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("granularity", ["batches", "records"])
 def test_a_query_has_all_rows_whatever_another_query_of_the_same_view_has_asked_for(
     granularity: str, tmp_path: Path, spark: Any
@@ -459,6 +474,7 @@ def test_a_query_has_all_rows_whatever_another_query_of_the_same_view_has_asked_
         spark.conf.unset(setting)
 
 
+@pytest.mark.spark
 def test_a_view_keeps_the_plan_of_its_first_query_as_one_of_parquet_files_does_until_it_is_refreshed(
     tmp_path: Path, spark: Any
 ) -> None:
@@ -489,6 +505,7 @@ def test_a_view_keeps_the_plan_of_its_first_query_as_one_of_parquet_files_does_u
 # --- growing segments ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spark
 def test_a_stream_has_every_batch_once_and_waits_for_half_ones(tmp_path: Path, spark: Any) -> None:
     long_log(tmp_path / "made")
     segments = sorted((tmp_path / "made" / "orders-0").glob("*.log"))

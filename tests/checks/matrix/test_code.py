@@ -132,6 +132,7 @@ def test_a_mutant_that_no_test_of_its_room_notices_survives(
         "tests/reference/room/test_others.py::test_light_ones_pass",
         code.NONE,
     ]
+    assert [str(fate)[:9] for fate in fates] == ["killed by", "killed by", "survives:"]
     assert (bench.folder / LEFT.file).read_text(encoding="utf-8") == RULE
     assert (bench.root / LEFT.file).read_text(encoding="utf-8") == RULE
     monkeypatch.setattr(Bench, "_fails", lambda *_: pytest.fail("an earlier result is kept"))
@@ -321,7 +322,9 @@ def test_a_mutant_of_a_room_without_tests_that_may_run_survives(bench: Bench, mo
     (bench.folder / "pytest.ini").write_text(MARKERS, encoding="utf-8")
     (tests / "test_rule.py").write_text(f"import pytest\npytestmark = pytest.mark.tlc\n{OWN}", encoding="utf-8")
     (tests / "test_others.py").unlink()
-    assert bench.judge(mutant("weight < most", "True")).by == code.NONE
+    fate = bench.judge(mutant("weight < most", "True"))
+    assert fate.by == code.NONE
+    assert str(fate).startswith("survives, no test executes it: reference/kafka_eos/room/rule.py:6: ")
     monkeypatch.setattr(Bench, "_fails", lambda *_, **__: pytest.fail("pytest without a name runs all tests"))
     assert bench._fate(mutant("weight < most", "True"), {}) == ""
 
@@ -456,9 +459,22 @@ def test_tests_for_which_another_one_may_have_kept_what_the_line_gave_follow() -
         for file, reached in (("a", {"5": [1]}), ("b", {"6": [0]}))
     ]
     assert list(code.reaching_tests(notes, "rule.py", [5])) == ["a::test_2", "a::test_3"]
-    assert list(code.reaching_tests(notes, "rule.py", [5, 6])) == ["b::test_1", "a::test_2", "b::test_2", "a::test_3"]
+    assert list(code.reaching_tests(notes, "rule.py", [5, 6])) == ["b::test_1", "a::test_2", "a::test_3", "b::test_2"]
     notes[0]["reached"]["rule.py"]["7"] = [0, 2]
     assert list(code.reaching_tests(notes, "rule.py", [7])) == ["a::test_1", "a::test_3", "a::test_2"]
+    assert not code.reaching_tests(notes, "rule.py", [8]), "no test executes it"
+
+
+def test_tests_in_the_file_that_mirrors_the_module_come_first_then_quick_ones() -> None:
+    tests = {"room/test_a.py::test_1": 0.2, "room/test_a.py::test_2": 0.1, "room/test_rule.py::test_3": 0.3}
+    notes = [
+        {
+            "tests": {name: seconds for name, seconds in tests.items() if name.startswith(file)},
+            "reached": {"room/rule.py": {"5": numbers}},
+        }
+        for file, numbers in (("room/test_a.py", [0, 1]), ("room/test_rule.py", [0]))
+    ]
+    assert list(code.reaching_tests(notes, "room/rule.py", [5])) == list(tests)[::-1]
 
 
 def test_nothing_of_a_room_is_imported_before_its_lines_are_counted(tmp_path: Path) -> None:

@@ -284,6 +284,22 @@ def test_an_interrupt_waits_until_the_jvm_has_started_and_then_goes_where_it_wen
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_in_another_thread_no_interrupt_comes_and_none_is_waited_for() -> None:
+    wrong: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            with engine._interrupts_wait():
+                pass
+        except BaseException as error:  # noqa: BLE001 - told by the thread of the test
+            wrong.append(error)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    assert wrong == []
+
+
 def test_exceptions_of_the_gateway_are_not_logged_and_others_are(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,11 +17,13 @@ from kafka_eos_checks.audit.events.recorded import (
     COMMIT_SENT,
     COMMIT_TAKEN,
     COMMITTED_IT,
+    ENDED,
     ENDS_IT,
     OTHER,
     SENDS_OFFSET,
     STORED_OFFSET,
     UNCLEAR,
+    WITHIN,
     Asked,
     Member,
     RunFacts,
@@ -84,6 +86,14 @@ def test_a_batch_is_named_by_its_topic_and_any_other_request_by_nothing() -> Non
     batch = {"phase": "invoke", "topic": "out", "partition": 0, "group": "g", "producer_id": 3}
     found = columns(*({"action": action, **batch} for action in ("Produce", "AddPartitionsToTxn", "EndTxn")))
     assert found.requests["name"].tolist() == [text_hash("out"), 0, 0]
+
+
+def test_a_request_is_within_a_transaction_unless_it_fails_and_only_an_answer_ends_one() -> None:
+    asked = [
+        {"action": action, "phase": phase} for action in ("Produce", "EndTxn") for phase in ("invoke", "ok", "fail")
+    ]
+    found = columns(*({**each, "topic": "out", "partition": 2, "producer_id": 3} for each in asked))
+    assert found.requests["use"].tolist() == [WITHIN, WITHIN, 0, 0, ENDED, 0]
 
 
 @pytest.mark.parametrize("pid", [None, -1, 0])

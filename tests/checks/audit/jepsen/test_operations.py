@@ -12,7 +12,7 @@ from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES, allowed, anomalies, subscribes
-from kafka_eos_checks.audit.jepsen.cycles import cycles
+from kafka_eos_checks.audit.jepsen.cycles import STARTS, cycles
 from kafka_eos_checks.audit.jepsen.operations import INFO, OK, Operation, read_operations
 
 BEGIN, END, LOST, UNKNOWN = "invoke", "ok", "fail", "info"
@@ -239,6 +239,8 @@ def test_what_a_failed_poll_was_given_counts_and_what_a_failed_send_was_told_doe
     rows = [*sends(0, ":x [1 0]"), *sends(0, ":x [2 1]", kind=LOST), *polls(1, ":x [[11 0] [12 1]]", kind=LOST)]
     found = anomalies(operations(tmp_path, *rows), "r")[0]
     assert [(each.rule, each.offset) for each in found] == [(":unseen", 1), (":duplicate", 11)]
+    [unseen] = anomalies(operations(tmp_path, *ABCD), "r")[0]
+    assert unseen.evidence.endswith(" sent :a (offset 0), which no operation that is ok was given and 3 more")
 
 
 def test_a_process_that_is_assigned_a_key_again_goes_on_unless_it_seeks_to_the_beginning(tmp_path: Path) -> None:
@@ -436,6 +438,8 @@ def test_nodes_that_do_not_count_make_a_cycle_no_longer() -> None:
     assert list(cycles(through_moments, lambda node: node in {3, 4, 5})) == [[0, 3, 4, 5]]
     or_back: list[list[int]] = [[1, 3], [0], [], [4], [5], [0]]  # 0 -> 3 -> 4 -> 5 -> 0, or 0 -> 1 -> 0
     assert list(cycles(or_back, lambda node: node in {3, 4, 5})) == [[0, 3, 4, 5]]
+    round_about = [*([node + 1] for node in range(STARTS)), [STARTS + 1], [STARTS, STARTS + 2], [0]]
+    assert list(cycles(round_about, lambda node: node < STARTS)) == [[STARTS, STARTS + 1]], "no search starts there"
 
 
 @pytest.mark.parametrize("seed", range(30))

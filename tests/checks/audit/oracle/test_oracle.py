@@ -9,13 +9,16 @@ import pytest
 from numpy.typing import NDArray
 
 from kafka_eos_checks import cli
+from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.inputs import UnusableInput, open_inputs
 from kafka_eos_checks.audit.internal_topics.commits import Commits
 from kafka_eos_checks.audit.kernels.coordinators import coordinator_log as coordinators
 from kafka_eos_checks.audit.kernels.coordinators import group_log as groups
 from kafka_eos_checks.audit.kernels.logs import summary
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit
 from kafka_eos_checks.audit.oracle.oracle import judge
+from kafka_eos_checks.audit.oracle.readable_histories import join
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.rules import log as rules
@@ -118,6 +121,19 @@ def test_columns_of_a_coordinators_log_that_say_something_else_are_caught(
     [*_, verdict] = run([CLONE / "checks" / "recordings" / "violations.tar.xz"], oracle=1.0).verdicts
     assert not verdict.ok
     assert "only the readable rule" in verdict.evidence
+
+
+def test_histories_are_judged_again_with_and_without_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = CLONE / "checks" / "recordings" / "application-mistakes.tar.xz"
+    with open_inputs([recording]) as inputs:
+        alone = run(inputs.histories, oracle=1.0).verdicts[-1]
+        assert (alone.name, alone.found, alone.figures["logs"]) == ("readable rule agrees", "0 differences", 0)
+        with pytest.raises(UnusableInput, match="--oracle has nothing to judge again"):
+            run(inputs.histories, oracle=0.5)
+    monkeypatch.setattr(audit, "join", lambda *given: replace(join(*given), findings=[]))
+    [*_, verdict] = run([recording], oracle=1.0).verdicts
+    assert (verdict.found, verdict.ok) == ("7 differences", False)
+    assert "histories: only the audit" in verdict.evidence
 
 
 def test_columns_of_committed_offsets_that_count_too_much_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

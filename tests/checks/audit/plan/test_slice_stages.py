@@ -1,6 +1,7 @@
 """Slices whose markers cannot be counted are put together; all others know where their decisions go."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +11,9 @@ import pytest
 
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
 from kafka_eos_checks.audit.kernels.coordinators.slices import Counts, Cuts, Shared
-from kafka_eos_checks.audit.kernels.logs.transactions import Partition
+from kafka_eos_checks.audit.kernels.logs.transactions import NO_STEPS, Part, Partition, Parts
 from kafka_eos_checks.audit.oracle.random_states import RandomStates, folder_of, write_random_log
-from kafka_eos_checks.audit.plan.slice_stages import Around, CutId, Piece, _routes, rows_of_ids
+from kafka_eos_checks.audit.plan.slice_stages import Around, CutId, Piece, Rest, _routes, divided, rows_of_ids
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
@@ -91,3 +92,10 @@ def test_only_the_last_decision_of_an_id_stays_with_it_and_none_with_a_slice(tmp
         left = [bare.transactional_id(number).transactions for number in range(len(bare.names))]
         assert left == [own[len(own) - kept :] if own else [] for own in every]
         assert sum(len(row.value.decisions) for row in rows) == len(folded.decisions)
+
+
+def test_of_a_log_that_is_read_again_only_the_steps_around_slices_count() -> None:
+    ahead = [Part(log, 0, 0, NO_STEPS) for log in (0, 1)]
+    again = Part(1, 0, 9, NO_STEPS)
+    parts, decided = divided([Parts.of(ahead), Rest(Parts.of([again]))], replace(around(), again=frozenset({1})))
+    assert ([part[:3] for part in parts], decided) == ([(0, 0, 0), (1, 0, 9)], [])

@@ -27,9 +27,16 @@ from kafka_eos_checks.audit.rules.decided import (
     said_of,
 )
 from kafka_eos_checks.audit.rules.transactions import torn
+from kafka_eos_checks.audit.rules.transactions.coordinators import why_incomplete
 from kafka_eos_checks.audit.rules.transactions.matching import Matching, Named
 from kafka_eos_checks.audit.rules.transactions.missing import EndedOtherwise, Owed, There, _owed, missing
-from kafka_eos_checks.audit.rules.transactions.names import OPEN_OF_NOBODY, OPEN_WITHOUT_LOG, STATE_DAMAGED, TORN
+from kafka_eos_checks.audit.rules.transactions.names import (
+    OPEN_OF_NOBODY,
+    OPEN_WITHOUT_LOG,
+    STATE_COMPACTED,
+    STATE_DAMAGED,
+    TORN,
+)
 from kafka_eos_checks.audit.rules.transactions.open import _since, fate_of, held_back
 from kafka_eos_checks.audit.rules.transactions.partitions import (
     OpenTransaction,
@@ -67,7 +74,8 @@ def test_a_transaction_hangs_whatever_its_age_if_its_coordinator_has_ended_it(tm
         own = replace(log, **damage)  # type: ignore[arg-type]
         coordinators = SimpleNamespace(owner=lambda _, own=own: (own, own.ids["t"]))
         told.append((fate := fate_of(transactions, transactions.open[PID], coordinators, moments)).why)
-        assert fate.reason is STATE_DAMAGED
+        assert fate.reason is why_incomplete(own) is STATE_DAMAGED
+    assert [why_incomplete(each) for each in (log, replace(log, holes=1))] == [None, STATE_COMPACTED]
     as_kept([], *told)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from kafka_eos_checks.audit.segments.headers import FIELDS, Headers, concatenate
 from kafka_eos_checks.audit.segments.marks import Marks
 from kafka_eos_checks.audit.segments.reading import read_headers
 from kafka_eos_checks.audit.segments.splits import find_logs, plan
+from kafka_eos_checks.kit import progress
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.recording import unpacked
 from kafka_eos_checks.kit.verdict import Standing
@@ -169,12 +171,17 @@ def test_a_table_that_cannot_be_completed_is_not_left_behind(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_segment_of_nothing_but_damage_and_an_empty_one_have_tables_too(tmp_path: Path) -> None:
+def test_a_segment_of_nothing_but_damage_and_an_empty_one_have_tables_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    monkeypatch.setattr(progress, "byte_progress", lambda *_: nullcontext(read.append))
     for number, content in enumerate((b"\x01" * 100, b"")):
         path = tmp_path / "data" / f"orders-{number}" / f"{'0' * 20}.log"
         path.parent.mkdir(parents=True)
         path.write_bytes(content)
     assert headers_of(tmp_path / "data", "--out", tmp_path / "tables") == 0
+    assert sorted(read) == [0, 100]
     damaged, empty = stages.audit_logs(find_logs(tmp_path / "tables"))
     [(_, region)] = damaged.damage
     assert (region.position, region.end, damaged.batches) == (0, 100, 0)

@@ -268,11 +268,11 @@ def count_commits(ended: Ended, facts: GroupFacts) -> CountedCommits:
     committed, alone = ended.committed[order], commits.transactional[order] == 0
 
     # A record counts if it is after the last one that counted, which is the highest so far unless offsets go back.
-    if in_order and (commits.record[1:] > commits.record[:-1]).all():
+    if (commits.record[1:] > commits.record[:-1]).all():
         places = order + 1
     else:
         places = np.unique(commits.record[order], return_inverse=True)[1] + 1
-    floor = names.astype(np.int64) * (count + 2)
+    floor = names.astype(np.int64) * count  # each place is above its floor, and none above the next one
     highest = np.maximum.accumulate(floor + np.where(committed, places, 0))
     before = np.concatenate(([0], highest[:-1]))
     later = floor + places > np.maximum(before, floor)
