@@ -415,6 +415,9 @@ def ranges(
 def assigned(wanted: Mapping[str, frozenset[str]], before: Mapping[str, str]) -> dict[str, str]:
     """Partitions evenly over the members that want them; a member keeps what it has if that is even too.
 
+    Where members want different partitions, Kafka balances in other steps: then others may move, and other members have
+    one more.
+
     Args:
         wanted: for each partition, the members that may have it.
         before: for each partition, the member of the last assignment.
@@ -436,9 +439,22 @@ def assigned(wanted: Mapping[str, frozenset[str]], before: Mapping[str, str]) ->
         if is_one_more or loads[owner] < most:
             given[partition] = owner
             loads[owner] += 1
+
+    def least(partition: str) -> str:
+        return min(wanted[partition], key=lambda member: (loads[member], member))
+
     for partition in sorted(wanted.keys() - given.keys()):
-        given[partition] = min(wanted[partition], key=lambda member: (loads[member], member))
+        given[partition] = least(partition)
         loads[given[partition]] += 1
+    is_even = len(set(wanted.values())) == 1
+    while not is_even:  # members that want other partitions than others may still have too many
+        is_even = True
+        for partition in sorted(given, key=lambda name: (-loads[given[name]], name)):
+            owner, other = given[partition], least(partition)
+            if loads[other] + 1 < loads[owner]:
+                is_even, given[partition] = False, other
+                loads[owner] -= 1
+                loads[other] += 1
     return given
 
 

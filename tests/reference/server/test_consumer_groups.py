@@ -1,5 +1,6 @@
 """Consumer groups of KIP-848."""
 
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -499,6 +500,29 @@ def test_no_more_members_than_is_even_keep_a_partition_more_than_others() -> Non
     wanted = {f"t-{number}": frozenset("abc") for number in range(4)}
     before = {"t-0": "a", "t-1": "a", "t-2": "b", "t-3": "b"}
     assert assigned(wanted, before) == before | {"t-3": "c"}
+
+
+@given(
+    wanted=st.dictionaries(
+        st.sampled_from([f"t-{number}" for number in range(9)]), st.frozensets(st.sampled_from("abcd"), min_size=1)
+    ),
+    before=st.dictionaries(st.sampled_from([f"t-{number}" for number in range(9)]), st.sampled_from("abcde")),
+)
+def test_where_members_want_different_partitions_none_has_two_more_than_another_who_wants_one_of_them(
+    wanted: dict[str, frozenset[str]], before: dict[str, str]
+) -> None:
+    found = assigned(wanted, before)
+    assert found.keys() == wanted.keys()
+    loads = Counter(found.values())
+    for partition, owner in found.items():
+        assert owner in wanted[partition]
+        assert all(loads[owner] - loads[other] <= 1 for other in wanted[partition])
+
+
+def test_a_member_gives_up_what_others_want_if_it_wants_more_than_they_do() -> None:
+    wanted = {"t-0": frozenset("ab"), "t-1": frozenset("ab"), "u-0": frozenset("a"), "u-1": frozenset("a")}
+    before = {"t-0": "a", "t-1": "a"}
+    assert assigned(wanted, before) == {"t-0": "b", "t-1": "b", "u-0": "a", "u-1": "a"}
 
 
 @given(
