@@ -286,6 +286,10 @@ def looked_at(inputs: Inputs, *, one_moment: bool, longest_ms: int) -> tuple[Inp
     return replace(inputs, options=moments.options_of(one_moment, longest_ms)), source
 
 
+_NOTHING_IN_IT = "no event in it, so nothing to judge"
+_ALONE = "; look why nothing was written to it; without it, the logs are judged alone"
+
+
 def of_inputs(
     inputs: Inputs,
     engine: str = "local",
@@ -321,7 +325,7 @@ def of_inputs(
         told = read_histories(inputs.histories, inputs.logs, running) if inputs.histories else None
         blank = inputs.histories if told is not None and not told.events else list(filter(_is_blank, inputs.histories))
         if blank:
-            raise UnusableInput(f"{', '.join(map(str, blank))}: no event in it, so nothing to judge")
+            raise UnusableInput(f"{', '.join(map(str, blank))}: {_NOTHING_IN_IT}{_ALONE if inputs.logs else ''}")
         rows: Sequence[Any] = ()
         if inputs.logs:
             named = NO_HISTORY if told is None else told.named
@@ -1018,7 +1022,7 @@ def _events(inputs: Inputs) -> list[Event]:
     events = [event for path in inputs.histories for event in read_events(path)]
     if not events:
         given = ", ".join(map(str, inputs.histories))
-        raise UnusableInput(f"{given}: no event in it, so nothing to judge" if given else "no history is given")
+        raise UnusableInput(f"{given}: {_NOTHING_IN_IT}" if given else "no history is given")
     return events
 
 

@@ -85,7 +85,7 @@ MISSING_PARTITION = Reason(
 NAMED_PARTITION = Reason(
     "missing-partition",
     "a transaction was decided there, and no given directory has it, though one has another partition of its topic: "
-    "give the directories of all brokers, or, if the topic was made again with fewer partitions, say "
+    "give all log.dirs of all brokers, or, if the topic was made again with fewer partitions, say "
     "--allow-unjudged missing-partition",
 )
 LINKED = Reason(

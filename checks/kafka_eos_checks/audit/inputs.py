@@ -361,7 +361,8 @@ def _demand_replicas(part: Inputs, inputs: Inputs) -> None:
                 each = (
                     commands_for(inputs)
                     if identities[other][0] != identities[directory][0]
-                    else "audit each for itself"
+                    else "audit each for itself, or, if it moved between the broker's log.dirs while they were copied, "
+                    f"remove {Path(log.folder).name} from the copy that was made first"
                 )
                 raise UnusableInput(f"{log.topic}-{log.partition} is in {places}, {reason}: no replicas, so {each}")
         others.append(directory)

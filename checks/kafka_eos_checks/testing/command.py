@@ -29,7 +29,7 @@ from kafka_eos.server.storage import DamagedLog, Directory, Memory
 from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos_checks.brokers.wire_events import SERVED
 from kafka_eos_checks.testing.coverage import in_help
-from kafka_eos_checks.testing.history import CLUSTER, HistoryFile, continued
+from kafka_eos_checks.testing.history import CLUSTER, TOLD_EVERY, HistoryFile, continued
 
 EPILOG = """examples:
   kafka-eos serve                                        127.0.0.1:9092, in memory
@@ -265,7 +265,14 @@ def _first_number(arguments: argparse.Namespace) -> int:
             f"{record} has a history already, and {data or 'memory'} has no files that it is of; "
             "name another file, or the --data that it was written with"
         )
-    return continued(record, SERVED, cluster_id(data))
+    size = record.stat().st_size
+    if size < TOLD_EVERY:
+        return continued(record, SERVED, cluster_id(data))
+    from kafka_eos_checks.kit.terminal import progress_console  # noqa: PLC0415 - most servers need none
+
+    what = f"read {record}, to go on after its last event"
+    with progress_console.status(what) as told:
+        return continued(record, SERVED, cluster_id(data), lambda read: told.update(f"{what}: {100 * read // size} %"))
 
 
 def _check(arguments: argparse.Namespace) -> None:

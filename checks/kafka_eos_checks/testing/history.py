@@ -17,7 +17,10 @@ _ISOLATION_AT = 16  # bytes of a Fetch before its isolation level: ReplicaId, Ma
 _WITHOUT_REPLICA = 15  # the first version of Fetch without ReplicaId there
 
 
-def continued(path: Path, run: str, cluster: str | None) -> int:
+TOLD_EVERY = 1 << 24  # bytes of a history; reading them takes about a second
+
+
+def continued(path: Path, run: str, cluster: str | None, tell: Callable[[int], None] | None = None) -> int:
     """Prepare a history for the events of a server that is started again; returns the first number that is free.
 
     The half line that a killed server may have left at the end is cut off.
@@ -26,6 +29,7 @@ def continued(path: Path, run: str, cluster: str | None) -> int:
         path: the history.
         run: the name of the run.
         cluster: the id of the server's cluster, which the first event names.
+        tell: called with the number of bytes that are read, after every :data:`TOLD_EVERY` bytes.
 
     Raises:
         MalformedHistory: a line is no event that a server recorded in this run, or names another cluster.
@@ -43,6 +47,8 @@ def continued(path: Path, run: str, cluster: str | None) -> int:
                 wrong = f"a history of cluster {event.detail[CLUSTER]}, and the files are of cluster {cluster}"
                 raise MalformedHistory(str(path), number, wrong)
             first = max(first, event.order + 1, int(event.detail.get("request", -1)) + 1)
+            if tell is not None and (whole + len(line)) // TOLD_EVERY > whole // TOLD_EVERY:
+                tell(whole + len(line))
             whole += len(line)
         file.truncate(whole)
     return first

@@ -137,8 +137,8 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
         elif not deeper and any(_SEGMENT_FILE.fullmatch(child.name) for child in root.iterdir()):
             remedy = "it has segments itself, so give it back the name of its partition, such as orders-0"
         elif not deeper and (aside := [each for each in candidates if _SET_ASIDE.fullmatch(each.name)]):
-            name = aside[0].name.rpartition(".")[0]
-            remedy = f"its broker has set {aside[0].name} aside; to audit its log, copy it under the name {name}"
+            name = aside[0].name
+            remedy = f"its broker has set {name} aside; to audit its log, copy it under {_own_name(name)}"
         raise NotALogDirectory(
             f"{root}: no partitions (TOPIC-NUMBER/{'0' * 20}.{' or .'.join(suffixes)}) "
             f"in it or in a directory right below it; {remedy}"
@@ -345,6 +345,18 @@ def _segment_files(path: Path) -> Iterator[tuple[str, int, Path]]:
         named = _SEGMENT_FILE.fullmatch(file.name)
         if named and _own_file(file):
             yield named["suffix"], int(named["offset"]), file
+
+
+def _own_name(aside: str) -> str:
+    """What to call a partition whose folder the broker has set aside; of a long topic the broker has kept only a part.
+
+    Kafka: UnifiedLog.logDeleteDirName, which shortens the topic so that the name has no more than 255 characters
+    """
+    name = aside.rpartition(".")[0]
+    if len(aside) < LONGEST_NAME:
+        return f"the name {name}"
+    head, _, number = name.rpartition("-")
+    return f"the name TOPIC-{number}; the broker has shortened the topic, which begins with {head}"
 
 
 def is_set_aside(name: str, topic: str, partition: int) -> bool:

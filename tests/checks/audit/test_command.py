@@ -986,5 +986,6 @@ def test_a_history_without_events_next_to_another_is_refused_by_name(
     (tmp_path / "question.jsonl").write_text(text)
     partition(tmp_path / "data", data(0, NOW))
     assert cli.main(["audit", str(tmp_path / "data"), str(told), str(tmp_path / "question.jsonl")]) == 2
-    assert f"{tmp_path}/question.jsonl: no event in it, so nothing to judge" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/question.jsonl: no event in it, so nothing to judge; look why nothing was written to it" in said
     assert not _is_blank(tmp_path), "a history of rows may be a folder"

@@ -12,9 +12,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,9 +36,10 @@ from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos_checks.brokers.brokers import java_command
 from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.cli.command import main
+from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
-from kafka_eos_checks.testing import command
+from kafka_eos_checks.testing import command, history
 from kafka_eos_checks.testing.history import continued
 from kafka_eos_checks.testing.process import ServedProcess
 from kafka_eos_checks.traces import coordinators, leaders
@@ -252,6 +254,24 @@ def test_a_history_goes_on_after_its_last_request_although_most_requests_are_no_
     note = Event(run="serve", process="p", action="Note", phase="ok", order=0, detail={"request": 7})
     write_history(record, [note])
     assert continued(record, "serve", None) == 8
+
+
+def test_a_server_with_a_long_history_tells_how_much_of_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, told = tmp_path / "served.jsonl", list[str]()
+    write_history(record, [Event(run="serve", process="p", action="Note", phase="ok", order=n) for n in range(4)])
+    (tmp_path / "meta.properties").touch()
+    status = SimpleNamespace(update=told.append)
+    monkeypatch.setattr(progress_console, "status", lambda what: nullcontext(told.append(what) or status))
+    arguments = argparse.Namespace(record=record, data=tmp_path)
+    assert command._first_number(arguments) == 4
+    assert told == []
+    for each in (command, history):
+        monkeypatch.setattr(each, "TOLD_EVERY", record.stat().st_size // 2)
+    assert command._first_number(arguments) == 4
+    what = f"read {record}, to go on after its last event"
+    assert told == [what, f"{what}: 50 %", f"{what}: 100 %"]
 
 
 def test_requests_and_answers_are_recorded(start: Callable[..., ServedProcess], tmp_path: Path) -> None:

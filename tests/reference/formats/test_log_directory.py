@@ -235,6 +235,10 @@ def test_a_folder_with_nothing_but_partitions_that_are_set_aside_says_how_to_aud
     told = rf"its broker has set my\.orders-1\.{'0f' * 16}-stray aside; .*, copy it under the name my\.orders-1$"
     with pytest.raises(NotALogDirectory, match=told):
         find_log_directories(tmp_path / "data")
+    topic = "o" * 213  # as much of 249 letters as there is room for
+    make_partition(tmp_path / "long", f"{topic}-1.{'0f' * 16}-delete")
+    with pytest.raises(NotALogDirectory, match=rf"under the name TOPIC-1; .* the topic, which begins with {topic}$"):
+        find_log_directories(tmp_path / "long")
 
 
 def test_an_empty_folder_is_no_log_directory(tmp_path: Path) -> None:

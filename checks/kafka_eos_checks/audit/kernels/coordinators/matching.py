@@ -73,6 +73,9 @@ class Knowledge(Coordinators):
         if row not in self._made:
             log, part = self._known[int(self._place[row])]
             self._made[row] = log, part.transactional_id(int(self._id[row]))
+            for each in self._made[row][1].transactions:
+                if each.producer_id == producer_id:
+                    self._transactions[producer_id, each.marker_epoch].append(each)
         return self._made[row]
 
     def name_of(self, producer_id: int) -> str:
@@ -82,9 +85,8 @@ class Knowledge(Coordinators):
 
     def transactions(self, producer_id: int, marker_epoch: int) -> list[Transaction]:
         """As :meth:`Coordinators.transactions`."""
-        owner = self.owner(producer_id)
-        own = () if owner is None else owner[1].transactions
-        return [each for each in own if (each.producer_id, each.marker_epoch) == (producer_id, marker_epoch)]
+        self.owner(producer_id)
+        return super().transactions(producer_id, marker_epoch)
 
 
 def _joined(parts: Sequence[NDArray[Any]]) -> Ints:

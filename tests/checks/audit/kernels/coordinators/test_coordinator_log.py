@@ -38,6 +38,7 @@ from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import (
     with_slices,
 )
 from kafka_eos_checks.audit.kernels.coordinators.id_slices import sliced_ids
+from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge
 from kafka_eos_checks.audit.oracle import random_states
 from kafka_eos_checks.audit.oracle.random_states import RandomStates, folder_of, some_kind, write_random_log
 from kafka_eos_checks.audit.rules.coordinator import (
@@ -49,6 +50,7 @@ from kafka_eos_checks.audit.rules.coordinator import (
     read_records,
     wrong_step,
 )
+from kafka_eos_checks.audit.rules.transactions.coordinators import Coordinators
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan
 
@@ -103,6 +105,11 @@ def test_logs_of_every_kind_agree_and_most_ids_are_proved(count: int) -> None:
         assert by_columns.folded is not None
         followed += by_columns.folded.followed
         proved += expected.records - expected.unreadable - by_columns.folded.followed
+        bare = replace(by_columns, ids={})
+        kept, sought = Knowledge([bare], [(bare, by_columns.folded)], given=True), Coordinators([expected])
+        for pid, epoch in {(t.producer_id, t.marker_epoch) for t in transactions(by_columns.decisions)}:
+            assert kept.transactions(pid, epoch) == sought.transactions(pid, epoch)
+            assert kept.transactions(pid, epoch) is kept.transactions(pid, epoch), "each is looked for among all others"
         found += len(expected.findings)
         decided += len(by_columns.decisions)
     assert proved > count
