@@ -59,6 +59,7 @@ _LOG_APPEND_TIME = 0x08
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _DELETE_HORIZON = 0x40
+_KEPT = _COMPRESSION_MASK | _TRANSACTIONAL | _CONTROL | _DELETE_HORIZON
 
 _SMALLEST_RECORD_BYTES = 7  # a byte each: length, attributes, both deltas, key, value, header count
 _SMALLEST_HEADER_BYTES = 2  # a byte each: key, value
@@ -273,20 +274,13 @@ class RecordBatch:
     def stamped(self, timestamp_type: TimestampType, max_timestamp: int) -> "RecordBatch":
         """The batch with another timestamp type and largest timestamp, which with LOG_APPEND_TIME is all records'.
 
-        Kafka: DefaultRecordBatch.setMaxTimestamp
+        Attributes without a meaning are kept if nothing else changes.    Kafka: DefaultRecordBatch.setMaxTimestamp.
         """
+        if (self.timestamp_type, self.max_timestamp) == (timestamp_type, max_timestamp):
+            return self
         kind = _LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
-        attributes = self.attributes & ~_LOG_APPEND_TIME | kind
+        attributes = self.attributes & _KEPT | kind
         return replace(self, attributes=attributes, max_timestamp=max_timestamp)._sealed()
-
-    def compressed_by(self, codec: CompressionType) -> "RecordBatch":
-        """The batch with the same records, compressed by another codec.
-
-        Raises:
-            MalformedBatch: as for :meth:`decompressed`.
-        """
-        payload = compress(codec, self.decompressed())
-        return replace(self, attributes=self.attributes & ~_COMPRESSION_MASK | codec, payload=payload)._sealed()
 
     def _sealed(self) -> "RecordBatch":
         """The batch with the CRC of what it has."""

@@ -1,16 +1,16 @@
 """The checks of a client's batch before the leader looks at producers, and the changes that it makes to the batch.
 
-The checks come in Kafka's order. Records are looked at only where a header does not suffice: in a compacted topic,
-where timestamps have a lower bound, and where a header has a timestamp beyond the upper one.
+The checks come in Kafka's order.
 
-Departs from Kafka: otherwise a header's largest timestamp is trusted, and records are not read. Malformed records get
-INVALID_RECORD, where Kafka answers that or UNKNOWN_SERVER_ERROR, depending on where its reader fails.
+Departs from Kafka: the records of a compressed batch are read as strictly as others. Kafka skips over them, and does
+not notice a wrong size of a record, a length below -1, or bytes after the end of the compressed payload.
 
 Kafka: ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator
 """
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kafka_eos.errors import BadChecksum, ErrorCode, MalformedBatch
@@ -19,13 +19,17 @@ from kafka_eos.formats.record_batch import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
+    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    Record,
     RecordBatch,
     TimestampType,
+    build_batch,
     decode_batch,
+    decode_records,
 )
-from kafka_eos.server.configs import LARGEST_LONG, AppendRules
+from kafka_eos.server.configs import AppendRules
 
 FIRST_VERSION_WITH_ZSTD = 7
 _UP_TO_MAGIC = 17
@@ -131,19 +135,21 @@ def validated(data: bytes, rules: AppendRules, partition: str, now: int) -> tupl
     except BadChecksum as malformed:
         raise Refused(ErrorCode.CORRUPT_MESSAGE, str(malformed)) from None
     except MalformedBatch as malformed:
-        raise Refused(ErrorCode.INVALID_RECORD, str(malformed)) from None
+        is_codec = data[22] & 7 > CompressionType.ZSTD
+        error = ErrorCode.UNKNOWN_SERVER_ERROR if is_codec else ErrorCode.INVALID_RECORD
+        raise Refused(error, str(malformed)) from None
     _refuse_header(batch)
-    largest = _largest_timestamp(batch, rules, partition, now)
-    changed = batch
-    if rules.compression is not None and rules.compression is not batch.compression:
-        try:
-            changed = changed.compressed_by(rules.compression)
-        except MalformedBatch as malformed:
-            raise Refused(ErrorCode.INVALID_RECORD, str(malformed)) from None
-    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        largest = now
-    if changed.max_timestamp != largest or changed.timestamp_type is not rules.timestamp_type:
-        changed = changed.stamped(rules.timestamp_type, largest)
+    records = _records(batch)
+    timestamps = [batch.timestamp(record) for record in records]
+    _refuse_records(batch, records, timestamps, rules, partition, now)
+    is_stamped = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+    if rules.compression not in {None, batch.compression}:
+        changed = _rebuilt(batch, records, timestamps, rules.compression)
+    elif batch.compression is not CompressionType.NONE and not _is_numbered(records):
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "key is skipped in PartialDefaultRecord")
+    else:
+        changed = batch
+    changed = changed.stamped(rules.timestamp_type, now if is_stamped else max(NO_TIMESTAMP, *timestamps))
     if changed is not batch:
         data = changed.encode()
         _refuse_size(len(data), rules.max_message_bytes)
@@ -173,35 +179,88 @@ def _refuse_size(size: int, most: int) -> None:
         raise Refused(ErrorCode.MESSAGE_TOO_LARGE, why)
 
 
-def _largest_timestamp(batch: RecordBatch, rules: AppendRules, partition: str, now: int) -> int:
-    """The largest timestamp of the records, once each of them is allowed."""
-    earliest, latest = now - rules.before_max_ms, now + rules.after_max_ms
-    is_created = rules.timestamp_type is TimestampType.CREATE_TIME
-    has_bound = is_created and (rules.before_max_ms < LARGEST_LONG or batch.max_timestamp > latest)
-    if not (rules.is_compacted or has_bound):
-        return batch.max_timestamp
+def _records(batch: RecordBatch) -> tuple[Record, ...]:
+    """The records; what cannot be decompressed is a KafkaException there, for which no error code stands."""
     try:
-        records = batch.records()
+        section = batch.decompressed()
+    except MalformedBatch as malformed:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(malformed)) from None
+    try:
+        return decode_records(section, batch.record_count)
     except MalformedBatch as malformed:
         raise Refused(ErrorCode.INVALID_RECORD, str(malformed)) from None
-    errors, first, largest = [], ErrorCode.NONE, NO_TIMESTAMP
-    for index, record in enumerate(records):
-        timestamp = batch.base_timestamp + record.timestamp_delta
+
+
+def _is_numbered(records: Sequence[Record]) -> bool:
+    """Whether the offsets of the records follow each other."""
+    return all(record.offset_delta == place for place, record in enumerate(records))
+
+
+def _refuse_records(
+    batch: RecordBatch,
+    records: Sequence[Record],
+    timestamps: Sequence[int],
+    rules: AppendRules,
+    partition: str,
+    now: int,
+) -> None:
+    """Kafka: LogValidator.validateRecord."""
+    earliest, latest = now - rules.before_max_ms, now + rules.after_max_ms
+    is_created = rules.timestamp_type is TimestampType.CREATE_TIME
+    is_stamped = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+    errors, error = [], ErrorCode.INVALID_RECORD
+    for index, (record, timestamp) in enumerate(zip(records, timestamps, strict=True)):
         if rules.is_compacted and record.key is None:
-            error = ErrorCode.INVALID_RECORD
             why = f"Compacted topic cannot accept message without key in topic partition {partition}"
-        elif is_created and timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
+        elif is_created and timestamp != NO_TIMESTAMP:
+            if earliest <= timestamp <= latest:
+                continue
             error = ErrorCode.INVALID_TIMESTAMP
             why = f"Timestamp {timestamp} of message with offset {index} is out of range. "
             why += f"The timestamp should be within [{earliest}, {latest}]"
+        elif is_stamped:
+            error = ErrorCode.INVALID_TIMESTAMP
+            why = f"Invalid timestamp type in message with offset {index}. "
+            why += "Producer should not set timestamp type to LogAppendTime."
         else:
-            largest = max(largest, timestamp)
             continue
-        first = first or error
         errors.append(RecordError(index, why))
     if errors:
-        raise Refused(first, _in_words(first, errors), tuple(errors))
-    return largest
+        raise Refused(error, _in_words(error, errors), tuple(errors))
+
+
+def _rebuilt(
+    batch: RecordBatch, records: Sequence[Record], timestamps: Sequence[int], codec: CompressionType
+) -> RecordBatch:
+    """The batch with the same records, compressed by another codec.
+
+    Kafka: LogValidator.buildRecordsAndAssignOffsets, MemoryRecordsBuilder
+    """
+    has_producer = batch.producer_id != NO_PRODUCER_ID
+    if negative := [timestamp for timestamp in timestamps if timestamp < NO_TIMESTAMP]:
+        why = f"Invalid negative timestamp {negative[0]}"
+    elif batch.is_transactional and not has_producer:
+        why = "Cannot write transactional messages without a valid producer ID"
+    elif has_producer and batch.producer_epoch == NO_PRODUCER_EPOCH:
+        why = "Invalid negative producer epoch"
+    elif has_producer and batch.base_sequence < 0:
+        why = "Invalid negative sequence number used"
+    else:
+        first = timestamps[0]
+        return build_batch(
+            [
+                replace(record, attributes=0, offset_delta=place, timestamp_delta=timestamp - first)
+                for place, (record, timestamp) in enumerate(zip(records, timestamps, strict=True))
+            ],
+            partition_leader_epoch=batch.partition_leader_epoch,
+            compression=codec,
+            is_transactional=batch.is_transactional,
+            base_timestamp=first,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+        )
+    raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, why)
 
 
 def _in_words(error: ErrorCode, errors: list[RecordError]) -> str:

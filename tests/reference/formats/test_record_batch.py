@@ -177,27 +177,15 @@ def test_records_are_read_back(written: list[Record], compression: CompressionTy
     assert encode_records(batch.records()) == batch.decompressed()
 
 
-@given(
-    before=st.sampled_from(CompressionType),
-    after=st.sampled_from(CompressionType),
-    is_transactional=st.booleans(),
-)
-def test_a_batch_that_is_compressed_by_another_codec_keeps_everything_else(
-    before: CompressionType, after: CompressionType, is_transactional: bool
-) -> None:
-    one, other = (
-        build_batch([Record(key=b"k", value=b"v" * 50)], compression=codec, is_transactional=is_transactional)
-        for codec in (before, after)
-    )
-    assert one.compressed_by(after) == other
-
-
 def test_a_batch_with_the_time_of_its_append_can_have_its_records_times_again() -> None:
     batch = build_batch([Record(value=b"v")], base_timestamp=5, is_transactional=True)
     stamped = batch.stamped(TimestampType.LOG_APPEND_TIME, 9)
     assert (stamped.timestamp_type, stamped.timestamp(stamped.records()[0])) == (TimestampType.LOG_APPEND_TIME, 9)
     assert decode_batch(stamped.encode())[0] == stamped
     assert stamped.stamped(TimestampType.CREATE_TIME, 5) == batch
+    odd = dataclasses.replace(batch, attributes=batch.attributes | 0x4080)
+    assert odd.stamped(TimestampType.CREATE_TIME, 5) is odd
+    assert odd.stamped(TimestampType.CREATE_TIME, 6).attributes == batch.attributes
 
 
 def test_records_compressed_by_librdkafka_with_raw_snappy_are_read() -> None:
