@@ -125,10 +125,15 @@ LowestSequence(asked, epoch, sequence) ==
     ELSE IF epoch = asked.guardEpoch /\ sequence < asked.lowestSequence THEN sequence
     ELSE asked.lowestSequence
 
+(* The version that counts if a question's epoch is above those of the questions before it. *)
+(* Departs from Kafka: there the version of the first question counts (FirstQuestionDecides). *)
+QuestionVersion(asked, version) == version
+
 (* The leader after it has begun to ask about a batch. *)
 WithQuestion(before, producerId, epoch, sequence, version) ==
     LET asked == before.asked[producerId]
-        after == Guards!WithGuard(Guarded(before, producerId), [epoch |-> epoch, version |-> version])
+        after == Guards!WithGuard(Guarded(before, producerId),
+                                  [epoch |-> epoch, version |-> QuestionVersion(asked, version)])
     IN  [before EXCEPT !.asked[producerId] =
             [Kept(asked, after) EXCEPT !.lowestSequence = LowestSequence(asked, epoch, sequence)]]
 
@@ -481,13 +486,14 @@ TransactionsAreVouchedFor == [][Verification /\ Len(Entries') > Len(Entries) => 
 TransactionsAreVouchedForWitness ==
     Verification /\ Len(Entries') > Len(Entries) /\ Entries'[Len(Entries')].kind = "transactional"
 
-(* No spurious error: a batch that the coordinator has vouched for is not refused for its guard. No other epoch or  *)
-(* version of the producer was vouched for, and no entry of it has come since, except markers of version 2 with the *)
-(* batch's own epoch.                                                                                               *)
+(* No spurious error: a batch that the coordinator has vouched for is not refused for its guard. Of the producer no *)
+(* later epoch and no other version of its epoch was vouched for, and no entry has come since, except markers of    *)
+(* version 2 with the batch's own epoch.                                                                            *)
 VouchedIsAccepted ==
     \A one \in vouched :
         /\ \A other \in vouched : other.producerId = one.producerId =>
-              other.version = one.version /\ other.epoch = one.epoch
+              \/ other.epoch < one.epoch
+              \/ other.epoch = one.epoch /\ other.version = one.version
         /\ \A m \in Between(one.producerId, one.offset, LogEndOffset(leader.log)) :
               one.version = 2 /\ IsEnd(m) /\ Entries[m].epoch = one.epoch
         => GuardError(leader, Batch(one.producerId, one.epoch, 0, 1), one.version, one.guard) = "NONE"

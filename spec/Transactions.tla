@@ -490,10 +490,14 @@ IsOngoing(log, epoch) == log.open /\ log.epoch = epoch
 
 NeedsGuard(version) == Verification \/ version = 2
 
-(* Requests of one producer share the guard; a later epoch raises the guard's. *)
+(* The version of a guard whose epoch a request raises. *)
+(* Departs from Kafka: there the first request decides, and not the one with the latest epoch (FirstRequestDecides). *)
+GuardVersion(log, request) == request.version
+
+(* Requests of one producer share the guard; a later epoch raises the guard's.    Kafka: VerificationStateEntry *)
 WithGuard(log, request) ==
     IF log.guardEpoch < request.epoch
-    THEN [log EXCEPT !.guardEpoch = request.epoch, !.guardVersion = request.version] ELSE log
+    THEN [log EXCEPT !.guardEpoch = request.epoch, !.guardVersion = GuardVersion(log, request)] ELSE log
 
 (* The batch's epoch has passed: the leader refuses the batch without asking the coordinator. *)
 HasPassed(log, epoch) == epoch < log.epoch

@@ -7,6 +7,9 @@
 (***************************************************************************)
 EXTENDS Leader, ProducerStateMutants
 
+(* for QuestionVersion: the version of the first question that shares a guard counts, as in Kafka *)
+FirstQuestionDecides(asked, version) == IF asked.guardVersion = 0 THEN version ELSE asked.guardVersion
+
 (* for BatchError: the sequence is checked before the guard *)
 SequenceBeforeGuard(before, batch, version, guard) ==
     IF SequenceError(before, batch) # "NONE" THEN SequenceError(before, batch)

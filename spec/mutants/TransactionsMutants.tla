@@ -60,6 +60,9 @@ OneBatchAnEpoch(log, request) ==
 (* for IsDuplicate: a leader stores a batch again that comes again *)
 RepeatIsStored(log, request) == FALSE
 
+(* for GuardVersion: the first request that shares the guard decides about its version, as in Kafka *)
+FirstRequestDecides(log, request) == IF log.guardVersion = 0 THEN request.version ELSE log.guardVersion
+
 (* for UsesGuardUp: every transactional append uses the guard up, as in Kafka *)
 EveryAppendUsesGuardUp(log, epoch) == TRUE
 

@@ -95,6 +95,11 @@ def unknown_is_fenced(rules: leaders.Rules, before: leaders.LeaderState, batch: 
     return before.log.append_error(batch)
 
 
+def first_question_decides(rules: leaders.Rules, asked: leaders.Asked, version: int) -> int:
+    """For ``question_version``: the version of the first question that shares a guard counts, as in Kafka."""
+    return asked.guard_version or version
+
+
 def every_batch_uses_guard_up(
     rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int
 ) -> leaders.Asked:

@@ -104,6 +104,11 @@ def repeat_is_stored(state: Transactions, log: TransactionalLog, request: Partit
     return False
 
 
+def first_request_decides(state: Transactions, log: TransactionalLog, request: PartitionRequest) -> int:
+    """For ``guard_version``: the first request that shares the guard decides about its version, as in Kafka."""
+    return log.guard_version or request.version
+
+
 def every_append_uses_guard_up(state: Transactions, log: TransactionalLog, epoch: int) -> bool:
     """For ``uses_guard_up``: every transactional append uses the guard up, as in Kafka."""
     return True

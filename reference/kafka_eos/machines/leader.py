@@ -199,12 +199,20 @@ class Rules:
             return sequence
         return min(sequence, asked.lowest_sequence) if epoch == asked.guard_epoch else asked.lowest_sequence
 
+    def question_version(self, asked: Asked, version: int) -> int:  # noqa: ARG002 - a mutant uses it
+        """The version that counts if a question's epoch is above those of the questions before it.
+
+        Departs from Kafka: there the version of the first question counts (FirstQuestionDecides).
+        """
+        return version
+
     def with_question(
         self, before: LeaderState, producer_id: int, epoch: int, sequence: int, version: int
     ) -> LeaderState:
         """The leader after it has begun to ask about a batch."""
         asked = before.questions(producer_id)
-        after = self.guards.with_guard(self.guarded(before, producer_id), Question(version=version, epoch=epoch))
+        question = Question(version=self.question_version(asked, version), epoch=epoch)
+        after = self.guards.with_guard(self.guarded(before, producer_id), question)
         lowest = self.lowest_sequence(asked, epoch, sequence)
         return replace(
             before, asked=before.asked.set(producer_id, replace(self.kept(asked, after), lowest_sequence=lowest))

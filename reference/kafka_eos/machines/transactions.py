@@ -273,10 +273,24 @@ class GuardRules:
         """The batch's epoch has passed: the leader refuses the batch without asking the coordinator."""
         return epoch < log.epoch
 
+    def guard_version(
+        self,
+        log: TransactionalLog,  # noqa: ARG002 - a mutant uses it
+        request: "PartitionRequest | Question",
+    ) -> int:
+        """The version of a guard whose epoch a request raises.
+
+        Departs from Kafka: there the first request decides, not the one with the latest epoch (FirstRequestDecides).
+        """
+        return request.version
+
     def with_guard(self, log: TransactionalLog, request: "PartitionRequest | Question") -> TransactionalLog:
-        """Requests of one producer share the guard; a later epoch raises the guard's."""
+        """Requests of one producer share the guard; a later epoch raises the guard's.
+
+        Kafka: VerificationStateEntry
+        """
         if log.guard_epoch < request.epoch:
-            return replace(log, guard_epoch=request.epoch, guard_version=request.version)
+            return replace(log, guard_epoch=request.epoch, guard_version=self.guard_version(log, request))
         return log
 
     def data_error(self, log: TransactionalLog, epoch: int, guard: int) -> ErrorCode:

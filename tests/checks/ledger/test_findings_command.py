@@ -74,11 +74,11 @@ def test_a_fresh_clone_shows_the_kept_recordings_and_says_that_the_rest_is_not_c
     assert "not checked here: Kafka's own client and TLC on KeepsEpochWhileEnding" in paragraph(shown, OF_A_CLIENT.id)
     assert f"\n      {RECORDED.title[:40]}" in shown
     assert "\n      checked now: the audit of the kept recording" in shown, "in line with the title"
-    assert "5 checked in part, 26 not checked here." in shown
-    assert f"31 findings, {sum(each.report is Report.NEW for each in BY_ID.values())} of them new: " in shown
+    assert "5 checked in part, 27 not checked here." in shown
+    assert f"32 findings, {sum(each.report is Report.NEW for each in BY_ID.values())} of them new: " in shown
     assert "(kafka-eos ledger findings --check) checks everything, with TLC, " in shown
     assert " Kafka's own client and a broker on loopback: it needs Java and takes some minutes.\n" in shown
-    assert shown.index("Shown on a real broker (19)") < shown.index("Shown on Kafka's own client, without a broker (6)")
+    assert shown.index("Shown on a real broker (20)") < shown.index("Shown on Kafka's own client, without a broker (6)")
 
 
 def test_verdicts_of_earlier_commands_are_shown_with_their_time(
@@ -98,7 +98,7 @@ def test_verdicts_of_earlier_commands_are_shown_with_their_time(
     assert "DIFFERS: TLC on ActsOnLoaded; not checked here: TLC on TransactionCoordinatorVersion1" in (
         paragraph(shown, "decision-lost")
     )
-    assert "1 checked, 4 checked in part, 25 not checked, 1 differs here." in shown
+    assert "1 checked, 4 checked in part, 26 not checked, 1 differs here." in shown
 
 
 def test_one_finding_is_shown_with_its_meaning_its_commands_and_its_run(

@@ -175,7 +175,7 @@ def finding_of(name: str, *verdicts: Verdict) -> str:
 def test_the_findings_come_first_with_their_evidence_and_the_share_that_is_checked() -> None:
     text = render(report_of([HOLDS], NOW))
     assert text.index('<section id="findings">') < text.index('<section id="s1">')
-    assert '<a href="#findings">Findings in Kafka <span>31</span></a>' in text
+    assert '<a href="#findings">Findings in Kafka <span>32</span></a>' in text
     recorded = finding_of("aborted-records-delivered", HOLDS)
     assert "on a real broker" in recorded
     assert '<td data-label="checked here" class="standing">checked in part</td>' in recorded

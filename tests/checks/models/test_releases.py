@@ -86,7 +86,7 @@ def test_a_model_has_the_rules_that_it_depends_on_and_no_others(releases: Releas
         return [rule.name for rule in column.rules]
 
     assert rules("PartitionLog", "4.3") == ["SnapshotOf", "AcceptsUnknownProducer"]
-    assert rules("Leader", "4.3") == ["AcceptsUnknownProducer", "SequenceError", "AskedAfterBatch"]
+    assert rules("Leader", "4.3") == ["AcceptsUnknownProducer", "SequenceError", "AskedAfterBatch", "QuestionVersion"]
     assert rules("TransactionCoordinatorVersion1", "3.9")[-2:] == ["GoesOn", "AnswerTo"]
     assert {"AddError", "InLog"} <= set(rules("TransactionCoordinatorVersion1", "3.9"))
     assert rules("BrokerVersion1", "4.3") == [
@@ -94,6 +94,7 @@ def test_a_model_has_the_rules_that_it_depends_on_and_no_others(releases: Releas
         "AcceptsUnknownProducer",
         "SequenceError",
         "AskedAfterBatch",
+        "QuestionVersion",
         "BumpError",
         "AfterRetryOfInit",
     ]

@@ -135,6 +135,10 @@ class Client:
 
     def produce(self) -> None:
         """Send the next batch, of one record."""
+        assert self.error_of_batch() == ErrorCode.NONE
+
+    def error_of_batch(self, version: int = 9) -> int:
+        """The answer to the next batch, of one record; from version 12 on it is one of transaction version 2."""
         batch = build_batch(
             [Record(value=b"v")],
             producer_id=self.producer_id,
@@ -145,9 +149,9 @@ class Client:
         self.sent += 1
         data = [{"Name": self.topic, "PartitionData": [{"Index": 0, "Records": batch.encode()}]}]
         row = {"TransactionalId": self.transactional_id, "Acks": -1, "TimeoutMs": 5_000, "TopicData": data}
-        answer = ask(self.leader.port, "Produce", 9, row, SECONDS)
+        answer = ask(self.leader.port, "Produce", version, row, SECONDS)
         [[part]] = [topic["PartitionResponses"] for topic in answer["Responses"]]
-        assert part["ErrorCode"] == ErrorCode.NONE
+        return int(part["ErrorCode"])
 
     def abort(self) -> None:
         """Abort the transaction, and wait until its markers are written."""
