@@ -44,9 +44,11 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  * Kafka's log of a partition at its leader, one step for each line of standard input:
  * "new" log, "wait" MS, "expire" producers, "verify" PID EPOCH SEQUENCE VERSION,
  * "append" BATCH-IN-HEX VERSION GUARD ORIGIN, where a guard is the number of a "verify" of this log or -1,
- * "marker" PID EPOCH COMMIT COORDINATOR-EPOCH VERSION, "read" OFFSET COMMITTED.
- * The answer has what the step returns, or "error" and its code; then "|", the log's end, its last stable offset, and
- * each known producer as ID:EPOCH:LAST-SEQUENCE:COORDINATOR-EPOCH:FIRST-OFFSET-OF-ITS-TRANSACTION.
+ * "marker" PID EPOCH COMMIT COORDINATOR-EPOCH VERSION, "read" OFFSET COMMITTED; of a follower: "follow" a response
+ * with BATCHES-IN-HEX, "watermark" OFFSET, "restart" after a clean end.
+ * The answer has what the step returns, or "error" and its code; then "|", the log's end, its last stable offset,
+ * each known producer as ID:EPOCH:LAST-SEQUENCE:COORDINATOR-EPOCH:FIRST-OFFSET-OF-ITS-TRANSACTION, and each entry of
+ * the index of aborted transactions as ID:FIRST-OFFSET:LAST-OFFSET:LAST-STABLE-OFFSET.
  */
 public final class PartitionLog {
     private static final int MAX_BYTES = 1 << 20;
@@ -69,10 +71,14 @@ public final class PartitionLog {
         close();
         GUARDS.clear();
         folder = Files.createTempDirectory("partition-log");
-        Path own = Files.createDirectory(folder.resolve("t-0"));
-        log = UnifiedLog.create(own.toFile(), new LogConfig(Map.of()), 0, 0, SCHEDULER, new BrokerTopicStats(), TIME,
-                900_000, new ProducerStateManagerConfig(EXPIRATION_MS, true), EXPIRATION_MS, new LogDirFailureChannel(1),
-                true, Optional.empty());
+        Files.createDirectory(folder.resolve("t-0"));
+        log = load();
+    }
+
+    private static UnifiedLog load() throws IOException {
+        return UnifiedLog.create(folder.resolve("t-0").toFile(), new LogConfig(Map.of()), 0, 0, SCHEDULER,
+                new BrokerTopicStats(), TIME, 900_000, new ProducerStateManagerConfig(EXPIRATION_MS, true),
+                EXPIRATION_MS, new LogDirFailureChannel(1), true, Optional.empty());
     }
 
     private static void close() throws IOException {
@@ -118,6 +124,18 @@ public final class PartitionLog {
                 MemoryRecords marker = MemoryRecords.withEndTransactionMarker(now, Long.parseLong(words[1]),
                         Short.parseShort(words[2]), new EndTransactionMarker(type, Integer.parseInt(words[4])));
                 return "at " + append(marker, AppendOrigin.COORDINATOR, -1, words[5]).firstOffset();
+            case "follow":
+                log.appendAsFollower(MemoryRecords.readableRecords(ByteBuffer.wrap(HEX.parseHex(words[1]))), 0);
+                return "ok";
+            case "watermark":
+                log.updateHighWatermark(Long.parseLong(words[1]));
+                return "ok";
+            case "restart":
+                long watermark = log.highWatermark();
+                log.close();
+                log = load();
+                log.updateHighWatermark(watermark);
+                return "ok";
             case "read":
                 FetchIsolation isolation =
                         words[2].equals("1") ? FetchIsolation.TXN_COMMITTED : FetchIsolation.HIGH_WATERMARK;
@@ -142,7 +160,11 @@ public final class PartitionLog {
                 .map(each -> each.producerId() + ":" + each.producerEpoch() + ":" + lastSequence(each) + ":"
                         + each.coordinatorEpoch() + ":" + each.currentTxnFirstOffset().orElse(-1))
                 .collect(Collectors.joining(","));
-        return log.logEndOffset() + " " + log.lastStableOffset() + " " + producers;
+        String index = log.activeSegment().txnIndex().allAbortedTxns().stream()
+                .map(each -> each.producerId() + ":" + each.firstOffset() + ":" + each.lastOffset() + ":"
+                        + each.lastStableOffset())
+                .collect(Collectors.joining(","));
+        return log.logEndOffset() + " " + log.lastStableOffset() + " " + producers + " " + index;
     }
 
     public static void main(String[] arguments) throws IOException {

@@ -7,7 +7,7 @@ has written down, is a step that differs.
 import random
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,30 @@ from typing import Any
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.formats.record_batch import Record, RecordBatch, build_batch, decode_batch
+from kafka_eos.formats.record_batch import (
+    ControlRecord,
+    ControlType,
+    Record,
+    RecordBatch,
+    build_batch,
+    build_control_batch,
+    decode_batch,
+)
 from kafka_eos.machines.leader import NO_EPOCH, NO_GUARD, NO_SEQUENCE, NOTHING_ASKED, OUTSIDE, LeaderRules, Rules
 from kafka_eos.machines.producer_state import Log
+from kafka_eos.machines.read_committed import IndexedTransaction
 from kafka_eos.machines.spec_mapping import snake_case
+from kafka_eos.machines.transactional_partition import (
+    NO_PRODUCER,
+    PLAIN,
+    TRANSACTIONAL,
+    LogEntry,
+    PartitionConstants,
+    PartitionProducer,
+    TransactionalPartition,
+    batch_entry,
+    marker_entry,
+)
 from kafka_eos.machines.transactions import GuardRules
 from kafka_eos.server.partitions import Leader, Ticket
 from kafka_eos.server.storage import Memory, MemoryStore
@@ -29,7 +49,7 @@ from kafka_eos_checks.mutants.rules import mutated
 START_MS = 1_700_000_000_000
 EXPIRATION_MS = 60_000  # of tests/java/PartitionLog.java
 LAST_EPOCH, LAST_SEQUENCE = 32_767, 2**31 - 1
-SEED, STEPS = 1, 8_000
+SEED, STEPS, STEPS_OF_FOLLOWER = 1, 8_000, 2_000
 A_RECORD = Record(value=b"v")
 
 
@@ -67,6 +87,18 @@ class Ageing(Leader):
                 self.state = replace(self.state, asked=self.state.asked.set(producer_id, nothing))
 
 
+def in_words(
+    end: int, stable: int, producers: Mapping[int, tuple[PartitionProducer, int]], index: Iterable[IndexedTransaction]
+) -> str:
+    """A log's end, last stable offset, producers with their last sequences, and index, as Kafka's log tells them."""
+    known = ",".join(
+        f"{producer_id}:{each.epoch}:{sequence}:{each.coordinator_epoch}:{each.first_offset}"
+        for producer_id, (each, sequence) in sorted(producers.items())
+    )
+    aborted = (f"{one.producer_id}:{one.first_offset}:{one.last_offset}:{one.last_stable_offset}" for one in index)
+    return f"{end} {stable} {known} {','.join(aborted)}"
+
+
 class Run:
     """A random run of both: the steps as Kafka's log is told them, and what the reference answers."""
 
@@ -90,13 +122,12 @@ class Run:
 
     def _tell(self, step: str, answer: str) -> None:
         leader = self._leader
-        producers = ",".join(
-            f"{each}:{known.epoch}:{leader.last_sequence(each)}:{known.coordinator_epoch}:{known.first_offset}"
-            for each in sorted(leader.last_timestamps)
-            for known in [leader.producer(each)]
-        )
+        producers = {each: (leader.producer(each), leader.last_sequence(each)) for each in leader.last_timestamps}
+        index = leader.transactions.log.aborted_index
         self.steps.append(step)
-        self.answers.append(f"{answer} | {leader.log_end_offset} {leader.last_stable_offset} {producers}")
+        self.answers.append(
+            f"{answer} | {in_words(leader.log_end_offset, leader.last_stable_offset, producers, index)}"
+        )
 
     def _draw(self) -> tuple[int, int, int]:
         """A producer, an epoch and a sequence: mostly the next ones, some that are late, early or the last."""
@@ -111,7 +142,7 @@ class Run:
     def go(self) -> None:
         """One more step."""
         kind = self._rng.random()
-        if kind < 0.01:
+        if kind < 0.03:
             self.begin()
         elif kind < 0.25:
             self._verify(*self._draw(), self._rng.choice([1, 2, 2]))
@@ -233,4 +264,128 @@ def test_a_question_of_version_2_that_was_left_over_lets_a_transaction_of_versio
     alone = ["new", *steps, f"{append} 0 CLIENT"]
     after_another = ["new", "verify 1 0 0 2", *steps, f"{append} 1 CLIENT"]
     answers = by_kafka([*alone, *after_another])
-    assert [answers[3], answers[-1]] == ["error 48 | 1 1 1:1:-1:0:-1", "at 1 | 2 1 1:1:0:0:1"]
+    assert [answers[3], answers[-1]] == ["error 48 | 1 1 1:1:-1:0:-1 ", "at 1 | 2 1 1:1:0:0:1 "]
+
+
+class Follower:
+    """A random run of a follower's log: responses with several batches, high watermarks, and restarts."""
+
+    CONSTANTS = PartitionConstants(
+        producer_ids=frozenset({1, 2, 3}),
+        epochs=frozenset(),
+        coordinator_epochs=frozenset(),
+        batch_kinds=frozenset(),
+        offsets=frozenset(),
+        transaction_version=1,
+        max_epoch=LAST_EPOCH,
+        max_leader_epoch=0,
+        index_failures=False,
+        expiration=False,
+        cleaning=False,
+    )
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._rules = shipped(TransactionalPartition, "TransactionalPartition")
+        self.steps: list[str] = []
+        self.answers: list[str] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Go on with a new log."""
+        self._replica = self._rules(constants=self.CONSTANTS, log=self._rules.empty_log(self.CONSTANTS))
+        self._sequences: dict[int, int] = {}
+        self._tell("new")
+
+    @property
+    def _end(self) -> int:
+        return int(self._replica.log_end_offset(self._replica.log))
+
+    def _tell(self, step: str) -> None:
+        replica = self._replica
+        producers = {
+            each: (known, self._sequences.get(each, NO_SEQUENCE))
+            for each, known in replica.log.producers.items()
+            if known != NO_PRODUCER
+        }
+        told = in_words(self._end, replica.last_stable_offset(), producers, replica.log.aborted_index)
+        self.steps.append(step)
+        self.answers.append(f"ok | {told}")
+
+    def go(self) -> None:
+        """One more step."""
+        kind = self._rng.random()
+        if kind < 0.03:
+            self.begin()
+        elif kind < 0.6:
+            self._follow(self._rng.choice([1, 1, 2, 3, 4, 6]))
+        elif kind < 0.95:
+            self._replicate(self._rng.randint(self._replica.high_watermark, self._end))
+        else:
+            self._replica = replace(self._replica, log=self._replica.after_load(self._replica.log))
+            self._replicate(self._replica.high_watermark, "restart")
+
+    def _replicate(self, watermark: int, step: str = "") -> None:
+        log = self._replica.with_replicated(self._replica.log, watermark)
+        self._replica = replace(self._replica, log=log, high_watermark=watermark)
+        self._tell(step or f"watermark {watermark}")
+
+    def _follow(self, count: int) -> None:
+        """A response with some entries, as a leader has written them."""
+        entries, data, leader = list[LogEntry](), b"", self._replica.log
+        for offset in range(self._end, self._end + count):
+            producer_id = self._rng.choice([1, 2, 3])
+            make = self._batch if self._rng.random() < 0.55 else self._marker
+            entry, batch = make(producer_id, leader.producers[producer_id], offset)
+            leader = self._replica.written(leader, entry)
+            entries.append(entry)
+            data += batch.encode()
+        self._replica = replace(self._replica, log=self._replica.replay(self._replica.log, entries))
+        self._tell(f"follow {data.hex()}")
+
+    def _batch(self, producer_id: int, known: PartitionProducer, offset: int) -> tuple[LogEntry, RecordBatch]:
+        is_transactional = known.is_open or self._rng.random() < 0.8
+        epoch = max(known.epoch, 0) + (self._rng.random() < 0.1 and not known.is_open)
+        sequence = self._sequences.get(producer_id, NO_SEQUENCE) + 1 if epoch == known.epoch else 0
+        self._sequences[producer_id] = sequence
+        batch = build_batch(
+            [A_RECORD],
+            base_offset=offset,
+            partition_leader_epoch=0,
+            base_timestamp=START_MS,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            is_transactional=is_transactional,
+        )
+        return replace(
+            batch_entry(producer_id, epoch, TRANSACTIONAL if is_transactional else PLAIN), offset=offset
+        ), batch
+
+    def _marker(self, producer_id: int, known: PartitionProducer, offset: int) -> tuple[LogEntry, RecordBatch]:
+        epoch, commit = max(known.epoch, 0) + (self._rng.random() < 0.4), self._rng.random() < 0.4
+        coordinator_epoch = max(known.coordinator_epoch, 0) + (self._rng.random() < 0.1)
+        if epoch != known.epoch:
+            self._sequences.pop(producer_id, None)
+        kind = ControlType.COMMIT if commit else ControlType.ABORT
+        batch = build_control_batch(
+            ControlRecord(control_type=kind, coordinator_epoch=coordinator_epoch),
+            base_offset=offset,
+            partition_leader_epoch=0,
+            timestamp=START_MS,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+        return replace(marker_entry(producer_id, epoch, commit, coordinator_epoch), offset=offset), batch
+
+
+@pytest.mark.java
+def test_a_follower_with_kafkas_rules_goes_step_by_step_with_kafkas_log() -> None:
+    run = Follower(random.Random(SEED))
+    while len(run.steps) < STEPS_OF_FOLLOWER:
+        run.go()
+    answers = by_kafka(run.steps)
+    assert len(answers) == len(run.steps)
+    for place, (expected, answer) in enumerate(zip(run.answers, answers, strict=True)):
+        assert answer == expected, "\n".join(run.steps[max(0, place - 5) : place + 1])
+    assert {step.partition(" ")[0] for step in run.steps} == {"new", "follow", "watermark", "restart"}
