@@ -447,13 +447,16 @@ def assigned(wanted: Mapping[str, frozenset[str]], before: Mapping[str, str]) ->
     for partition in sorted(wanted.keys() - given.keys()):
         given[partition] = least(partition)
         loads[given[partition]] += 1
+    alike: dict[frozenset[str], list[str]] = {}
+    for partition in sorted(wanted):
+        alike.setdefault(wanted[partition], []).append(partition)
     while not is_even:  # members that want other partitions than others have kept all of theirs
         is_even = True
-        lightest = {who: min(loads[member] for member in who) for who in set(wanted.values())}
-        for partition in sorted(given, key=lambda name: (-loads[given[name]], name)):
-            owner = given[partition]
-            if lightest[wanted[partition]] + 1 < loads[owner] and loads[other := least(partition)] + 1 < loads[owner]:
-                is_even, given[partition] = False, other
+        for partitions in alike.values():
+            moved = max(partitions, key=lambda partition: loads[given[partition]])
+            owner, other = given[moved], least(moved)
+            if loads[other] + 1 < loads[owner]:
+                is_even, given[moved] = False, other
                 loads[owner] -= 1
                 loads[other] += 1
     return given
