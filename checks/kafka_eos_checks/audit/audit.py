@@ -257,11 +257,20 @@ def run(
             if oracle is None or not (result.logs or judges_histories):
                 return result
             found = (*result.findings, *result.notes)
-            told = None
+            told, events = None, list[Event]()
             if judges_histories:
-                told = join(_events(inputs), [log for log in inputs.logs if log.has_records], result.known)
+                events = _events(inputs)
+                told = join(events, [log for log in inputs.logs if log.has_records], result.known)
             audits = stages.with_findings(result.logs, [each for each in found if each.rule in LOG_RULES])
-            agrees = judge(audits, oracle, seed, findings=found, clusters=result.clusters, histories=told)
+            agrees = judge(
+                audits,
+                oracle,
+                seed,
+                findings=found,
+                clusters=result.clusters,
+                histories=told,
+                events=len(events) if inputs.histories else None,
+            )
             return replace(result, verdicts=(*result.verdicts, agrees))
 
     for _ in range(TRIES - 1):

@@ -105,7 +105,7 @@ class Fate:
         mutant: the mutant.
         by: the tests that failed, or :data:`NONE`.
         seconds: wall time of all runs.
-        is_executed: whether some of the tests execute the changed lines. If none does, none is run.
+        is_executed: whether some of the tried tests are seen to execute the changed lines. If none is, none is run.
     """
 
     mutant: CodeMutant
@@ -117,7 +117,7 @@ class Fate:
         """The outcome in words."""
         if self.is_killed:
             return f"killed by {self.by}: {self.mutant}"
-        return f"survives{'' if self.is_executed else ', no test executes it'}: {self.mutant}"
+        return f"survives{'' if self.is_executed else ', no tried test is seen to execute it'}: {self.mutant}"
 
     @property
     def is_killed(self) -> bool:
@@ -636,7 +636,7 @@ def statement(text: str, line: int) -> tuple[int, int]:
 
 
 def reaching_tests(notes: Iterable[Mapping[str, Any]], file: str, lines: Iterable[int]) -> dict[str, float]:
-    """The tests that execute one of these lines, and their seconds; none if no test executes them.
+    """The tests that are seen to execute one of these lines, and their seconds; none if no test is.
 
     The tests of the file that mirrors the module come first, then the quick ones. The tests that are after them in
     their files follow: a fixture or a cache may have kept for them the result of the lines. If an import executes a

@@ -1,7 +1,8 @@
 """A pytest plugin that notes the tests which execute each line of a package, so that a mutant meets these tests only.
 
 Run it as ``pytest -p kafka_eos_checks.matrix.reached``, with the file for its notes in ``KAFKA_EOS_REACHED`` and the
-folder of the package in ``KAFKA_EOS_MEASURED``. Coverage.py measures, in processes that tests start too.
+folder of the package in ``KAFKA_EOS_MEASURED``. Coverage.py measures, in processes that tests start or fork too. It
+sees nothing of one that is killed, that becomes another program, or that starts without its test's environment.
 """
 
 import json
@@ -24,6 +25,7 @@ parallel = true
 source = {package}
 context = ${{PYTEST_CURRENT_TEST-}}
 sigterm = true
+patch = _exit, fork
 """
 
 _notes = Path(os.environ[NOTES])
@@ -33,6 +35,15 @@ os.environ.pop("PYTEST_CURRENT_TEST", None)  # of a test that runs this pytest
 os.environ["COVERAGE_PROCESS_START"] = str(_config)  # read by each Python that a test starts
 _coverage = Coverage(config_file=str(_config))
 _coverage.start()
+
+
+def _name_test() -> None:
+    """Note the test that has forked this process, in the place of what ran when the lines began to be counted."""
+    if forked := Coverage.current():
+        forked.switch_context(os.environ.get("PYTEST_CURRENT_TEST", ""))
+
+
+os.register_at_fork(after_in_child=_name_test)
 _seconds: dict[str, float] = {}
 
 

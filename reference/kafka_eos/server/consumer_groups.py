@@ -415,8 +415,8 @@ def ranges(
 def assigned(wanted: Mapping[str, frozenset[str]], before: Mapping[str, str]) -> dict[str, str]:
     """Partitions evenly over the members that want them; a member keeps what it has if that is even too.
 
-    Where members want different partitions, Kafka balances in other steps: then others may move, and other members have
-    one more.
+    An assignment stays as it is when it is asked for again. Where members want different partitions, Kafka balances in
+    other steps: then others may move, and other members have one more.
 
     Args:
         wanted: for each partition, the members that may have it.
@@ -427,7 +427,8 @@ def assigned(wanted: Mapping[str, frozenset[str]], before: Mapping[str, str]) ->
     members = frozenset[str]().union(*wanted.values()) if wanted else frozenset[str]()
     if not members:
         return {}
-    most, larger = divmod(len(wanted), len(members))
+    is_even = len(set(wanted.values())) == 1
+    most, larger = divmod(len(wanted), len(members)) if is_even else (len(wanted), 0)
     loads = dict.fromkeys(sorted(members), 0)
     given: dict[str, str] = {}
     for partition, owner in sorted(before.items()):
@@ -446,13 +447,16 @@ def assigned(wanted: Mapping[str, frozenset[str]], before: Mapping[str, str]) ->
     for partition in sorted(wanted.keys() - given.keys()):
         given[partition] = least(partition)
         loads[given[partition]] += 1
-    is_even = len(set(wanted.values())) == 1
-    while not is_even:  # members that want other partitions than others may still have too many
+    alike: dict[frozenset[str], list[str]] = {}
+    for partition in sorted(wanted):
+        alike.setdefault(wanted[partition], []).append(partition)
+    while not is_even:  # members that want other partitions than others have kept all of theirs
         is_even = True
-        for partition in sorted(given, key=lambda name: (-loads[given[name]], name)):
-            owner, other = given[partition], least(partition)
+        for partitions in alike.values():
+            moved = max(partitions, key=lambda partition: loads[given[partition]])
+            owner, other = given[moved], least(moved)
             if loads[other] + 1 < loads[owner]:
-                is_even, given[partition] = False, other
+                is_even, given[moved] = False, other
                 loads[owner] -= 1
                 loads[other] += 1
     return given

@@ -3,7 +3,7 @@
 They are made from the schemas of request and response, for any API: an array of the response has an element for each
 element of the request's array that names the same kind of thing; or, where elements are answered in their order, for
 each element of its only array. The error is told once, at the outermost place for it, or in each of the innermost
-elements if it is one that a broker only tells of partitions or members.
+elements if it is one that a broker only tells of partitions or members, and the request names any.
 
 Kafka: AbstractRequest.getErrorResponse; for the errors of partitions and members KafkaApis, LeaveGroupResponse
 """
@@ -102,8 +102,15 @@ def refusal(codec: Codec, api: str, version: int, row: Message, error: ErrorCode
 def _answer(fields: Iterable[Message], asked: Message, told: _Told, nested: bool) -> Message:
     given = list(fields)
     has_code = any(field["name"] in _CODES for field in given)
-    is_above = has_code and any(_has_codes(field) for field in given)
-    is_here = not (is_above and told.of_parts)
+    parts = {
+        field["name"]: [
+            _answer(field["fields"], element, told, nested=True)
+            for element in _elements(asked, {each["name"] for each in field["fields"]})
+        ]
+        for field in given
+        if _has_codes(field)
+    }
+    is_here = not (told.of_parts and any(parts.values()))  # without a part it is told here, rather than nowhere
     answer: Message = {}
     for field in given:
         name = field["name"]
@@ -113,15 +120,11 @@ def _answer(fields: Iterable[Message], asked: Message, told: _Told, nested: bool
             answer[name] = told.why if is_here else None
         elif name in told.unknown:
             answer[name] = -1
-        elif _has_codes(field):
-            if has_code and is_here and not told.everywhere:
-                continue
-            answer[name] = [
-                _answer(field["fields"], element, told, nested=True)
-                for element in _elements(asked, {each["name"] for each in field["fields"]})
-            ]
-        elif nested and (named := _named(name, asked)) is not None:
-            answer[name] = named
+        elif name in parts:
+            if not has_code or not is_here or told.everywhere:
+                answer[name] = parts[name]
+        elif nested and (column := _naming(name, asked)):
+            answer[name] = asked[column]
     return answer
 
 
@@ -132,10 +135,10 @@ def _has_codes(field: Message) -> bool:
     )
 
 
-def _named(column: str, asked: Mapping[str, Any]) -> Any:
-    """The request's value of a column that names a thing, or of one that means the same."""
+def _naming(column: str, asked: Mapping[str, Any]) -> str:
+    """The request's column that is this one, or means the same, if it names a thing; "" if there is none."""
     same = next((kind for kind in _KINDS if column in kind), ())
-    return next((asked[name] for name in same if name in asked and not isinstance(asked[name], list)), None)
+    return next((name for name in same if name in asked and not isinstance(asked[name], list)), "")
 
 
 def _elements(asked: Message, columns: set[str]) -> Iterator[Message]:

@@ -324,7 +324,7 @@ def test_a_mutant_of_a_room_without_tests_that_may_run_survives(bench: Bench, mo
     (tests / "test_others.py").unlink()
     fate = bench.judge(mutant("weight < most", "True"))
     assert fate.by == code.NONE
-    assert str(fate).startswith("survives, no test executes it: reference/kafka_eos/room/rule.py:6: ")
+    assert str(fate).startswith("survives, no tried test is seen to execute it: reference/kafka_eos/room/rule.py:6: ")
     monkeypatch.setattr(Bench, "_fails", lambda *_, **__: pytest.fail("pytest without a name runs all tests"))
     assert bench._fate(mutant("weight < most", "True"), {}) == ""
 
@@ -426,7 +426,14 @@ def test_tests_that_execute_the_changed_line_are_run_alone(knowing: Bench, monke
         encoding="utf-8",
     )
     (tests / "test_process.py").write_text(
-        "import subprocess, sys\n"
+        "import os, subprocess, sys\n"
+        "def test_a_fork():\n"
+        "    from toy.rule import may_pass\n"
+        "    if process := os.fork():\n"
+        "        os.waitpid(process, 0)\n"
+        "    else:\n"
+        "        may_pass(6)\n"
+        "        os._exit(0)  # as multiprocessing ends its own\n"
         "def test_a_process():\n"
         "    program = 'from toy.rule import may_pass; may_pass(6)'\n"
         "    subprocess.run([sys.executable, '-c', program], check=True)\n",
@@ -436,6 +443,7 @@ def test_tests_that_execute_the_changed_line_are_run_alone(knowing: Bench, monke
     notes = knowing._notes(Path(file), knowing._keys(Path(file), "tests/reference/room", code._QUICK), code._QUICK)
     names = [
         "tests/reference/room/test_others.py::test_light_ones_pass",
+        "tests/reference/room/test_process.py::test_a_fork",
         "tests/reference/room/test_process.py::test_a_process",
         "tests/reference/room/test_rule.py::test_heavy_ones_stay",
     ]

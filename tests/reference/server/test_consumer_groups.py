@@ -517,12 +517,19 @@ def test_where_members_want_different_partitions_none_has_two_more_than_another_
     for partition, owner in found.items():
         assert owner in wanted[partition]
         assert all(loads[owner] - loads[other] <= 1 for other in wanted[partition])
+    assert assigned(wanted, found) == found
 
 
 def test_a_member_gives_up_what_others_want_if_it_wants_more_than_they_do() -> None:
     wanted = {"t-0": frozenset("ab"), "t-1": frozenset("ab"), "u-0": frozenset("a"), "u-1": frozenset("a")}
     before = {"t-0": "a", "t-1": "a"}
     assert assigned(wanted, before) == {"t-0": "b", "t-1": "b", "u-0": "a", "u-1": "a"}
+
+
+def test_no_heartbeat_moves_partitions_of_a_group_that_is_even_though_a_member_has_more_than_the_mean() -> None:
+    before = {"t-0": "c", "t-1": "c", "u-0": "b", "v-0": "a", "v-1": "a", "v-2": "c"}
+    wanted = {name: frozenset({"t": "c", "u": "ab", "v": "ac"}[name[0]]) for name in before}
+    assert assigned(wanted, before) == before
 
 
 @given(

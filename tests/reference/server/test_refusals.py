@@ -49,6 +49,12 @@ def test_a_refusal_names_what_the_request_has_named() -> None:
     assert answer == {"Responses": [error | resource for resource in asked["Resources"]]}
 
 
+def test_a_topic_that_is_named_by_its_id_has_no_name_in_a_refusal() -> None:
+    asked = {"Topics": [{"Name": None, "TopicId": UUID(int=7)}]}
+    answer = refusal(CODEC, "DeleteTopics", 6, asked, ErrorCode.NOT_COORDINATOR)
+    assert answer["Responses"] == [{"Name": None, "TopicId": UUID(int=7), "ErrorCode": 16, "ErrorMessage": None}]
+
+
 # For each API the columns of a refusal but for its message, from the first version on that has them.
 NAMED = {
     "Produce 3": "Responses(Name PartitionResponses(Index ErrorCode BaseOffset=-1))",
@@ -148,6 +154,13 @@ def test_an_error_of_a_partition_or_a_member_is_told_there(
     row = sample(CODEC.fields(f"{api}Request", version))
     answer = written(api, version, refusal(CODEC, api, version, row, error, "why"))
     assert errors_in(answer) == errors
+
+
+@pytest.mark.parametrize("topics", [None, []])
+def test_an_error_of_partitions_is_told_above_them_if_the_request_names_none(topics: list[Message] | None) -> None:
+    row = {"Groups": [{"GroupId": "g", "Topics": topics}]}
+    answer = refusal(CODEC, "OffsetFetch", 9, row, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert answer == {"Groups": [{"GroupId": "g", "ErrorCode": 88}]}
 
 
 # --- Kafka's own ------------------------------------------------------------------------------------------------------

@@ -211,6 +211,7 @@ def judge(
     findings: Iterable[Finding] | None = None,
     clusters: Sequence[tuple[Sequence[PartitionLog], Source]] | None = None,
     histories: Join | None = None,
+    events: int | None = None,
 ) -> Verdict:
     """Compare the findings of the readable rules with those of the audit.
 
@@ -221,7 +222,8 @@ def judge(
         seed: the seed that chooses them.
         findings: the findings of the rules over transactions and histories; None if these were not judged.
         clusters: the logs of each cluster, and what is known of their moments; None for one cluster and moment.
-        histories: the result of the readable rules over histories, if any is given.
+        histories: the result of the readable rules over histories; None if these are not judged again.
+        events: the number of events that these rules have judged; None if no history is given.
     """
     started = time.perf_counter()
     own = chosen(audits, share, seed) if audits else []
@@ -266,6 +268,7 @@ def judge(
             "batches": sum(a.batches for a in own),
             "rows": rows,
             "coordinator_rows": known,
+            **({} if events is None else {"events": events}),
             "seed": seed,
         },
         evidence="\n".join(differences[:SHOWN] + ([f"… and {rest} more"] if rest > 0 else [])),

@@ -128,9 +128,11 @@ def test_histories_are_judged_again_with_and_without_logs(monkeypatch: pytest.Mo
     with open_inputs([recording]) as inputs:
         alone = run(inputs.histories, oracle=1.0).verdicts[-1]
         assert (alone.name, alone.found, alone.figures["logs"]) == ("readable rule agrees", "0 differences", 0)
+        assert alone.figures["events"] == 310
         with pytest.raises(UnusableInput, match="--oracle has nothing to judge again"):
             run(inputs.histories, oracle=0.5)
     monkeypatch.setattr(audit, "join", lambda *given: replace(join(*given), findings=[]))
+    assert run([recording], oracle=0.5).verdicts[-1].figures["events"] == 0, "a share is one of the logs"
     [*_, verdict] = run([recording], oracle=1.0).verdicts
     assert (verdict.found, verdict.ok) == ("7 differences", False)
     assert "histories: only the audit" in verdict.evidence

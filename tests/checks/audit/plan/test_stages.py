@@ -1,7 +1,7 @@
 """The plan of an audit: the same on both engines, and on Spark no rule over logs runs on the driver."""
 
 import ast
-import os
+import signal
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -271,7 +271,8 @@ def test_workers_find_what_one_process_finds_and_their_errors_are_its_own(
         with pytest.raises(FileNotFoundError, match="nowhere"):
             engine.map(Path.read_bytes, [tmp_path / "nowhere"], [1], "t")
         with pytest.raises(UnusableInput, match="was killed"):
-            engine.map(os._exit, [3] * 50, [1] * 50, "t")  # some are submitted after the first has died
+            # some are submitted after the first has died
+            engine.map(signal.raise_signal, [signal.SIGKILL] * 50, [1] * 50, "t")
     assert not folder.exists()
 
 
