@@ -337,8 +337,11 @@ LogAfter(append) == [durable |-> InLog(append.record), tail |-> <<>>]
 
 (* Version 2 raises no epoch in memory before the append (KAFKA-19367).    Kafka: TransactionCoordinator.endTransaction *)
 
-(* A fence has failed whose epoch stays in memory. *)
-IsFailedFence(append) == ServerVersion = 1 /\ append.request \in {"InitProducerId fences", "timeout"}
+(* A fence has failed whose epoch stays in memory. The abort of a late fence (AbortsNext) has raised none. *)
+IsFailedFence(append) ==
+    /\ ServerVersion = 1
+    /\ append.request \in {"InitProducerId fences", "timeout"}
+    /\ append.asked = Nobody
 
 (* The coordinator's metadata after an append that it gave up: as before. A completion is tried again. *)
 AfterTimeout(known, append) ==

@@ -160,7 +160,7 @@ public final class PartitionLog {
                 .map(each -> each.producerId() + ":" + each.producerEpoch() + ":" + lastSequence(each) + ":"
                         + each.coordinatorEpoch() + ":" + each.currentTxnFirstOffset().orElse(-1))
                 .collect(Collectors.joining(","));
-        String index = log.activeSegment().txnIndex().allAbortedTxns().stream()
+        String index = log.logSegments().stream().flatMap(each -> each.txnIndex().allAbortedTxns().stream())
                 .map(each -> each.producerId() + ":" + each.firstOffset() + ":" + each.lastOffset() + ":"
                         + each.lastStableOffset())
                 .collect(Collectors.joining(","));

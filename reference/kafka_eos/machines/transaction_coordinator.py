@@ -554,11 +554,13 @@ class Rules:
     def is_failed_fence(self, append: Appending) -> bool:
         """A fence has failed whose epoch stays in memory.
 
-        Version 2 raises no epoch in memory before the append (KAFKA-19367).
+        Version 2 raises no epoch in memory before the append (KAFKA-19367), and neither does the abort of a late fence
+        (AbortsNext).
 
         Kafka: TransactionCoordinator.endTransaction
         """
-        return self.server_version < TRANSACTION_VERSION_2 and append.request in {INIT_FENCES, TIMEOUT}
+        is_fence = append.request in {INIT_FENCES, TIMEOUT} and append.asked == NOBODY
+        return self.server_version < TRANSACTION_VERSION_2 and is_fence
 
     def after_timeout(self, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
         """The coordinator's metadata after an append that it gave up: as before. A completion is tried again."""

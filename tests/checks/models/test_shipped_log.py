@@ -42,7 +42,7 @@ from kafka_eos.machines.transactional_partition import (
 from kafka_eos.machines.transactions import GuardRules
 from kafka_eos.server.partitions import Leader, Ticket
 from kafka_eos.server.storage import Memory, MemoryStore
-from kafka_eos_checks.brokers.jars import need_jars
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, need_jars
 from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.mutants.rules import mutated
 
@@ -51,6 +51,7 @@ EXPIRATION_MS = 60_000  # of tests/java/PartitionLog.java
 LAST_EPOCH, LAST_SEQUENCE = 32_767, 2**31 - 1
 SEED, STEPS, STEPS_OF_FOLLOWER = 1, 8_000, 2_000
 A_RECORD = Record(value=b"v")
+EACH_KAFKA = pytest.mark.parametrize("kafka", [KAFKA_VERSION, pytest.param(NEWEST, marks=pytest.mark.thorough)])
 
 
 def shipped(base: type[Any], module: str) -> Any:
@@ -221,9 +222,9 @@ def _batches(data: bytes) -> Iterator[RecordBatch]:
         yield batch
 
 
-def by_kafka(steps: Sequence[str]) -> list[str]:
+def by_kafka(steps: Sequence[str], kafka: str = KAFKA_VERSION) -> list[str]:
     """What Kafka's log answers."""
-    java = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{need_jars()}/*")
+    java = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{need_jars(kafka)}/*")
     program = Path(__file__).parents[2] / "java" / "PartitionLog.java"
     given = "".join(f"{step}\n" for step in steps)
     command = [*java, str(program), str(START_MS)]
@@ -240,11 +241,12 @@ def without_later_aborts(answer: str) -> str:
 
 
 @pytest.mark.java
-def test_the_reference_with_kafkas_rules_goes_step_by_step_with_kafkas_log() -> None:
+@EACH_KAFKA
+def test_the_reference_with_kafkas_rules_goes_step_by_step_with_kafkas_log(kafka: str) -> None:
     run = Run(random.Random(SEED))
     while len(run.steps) < STEPS:
         run.go()
-    answers = by_kafka(run.steps)
+    answers = by_kafka(run.steps, kafka)
     assert len(answers) == len(run.steps)
     reached = Counter[str]()
     for place, (step, expected, answer) in enumerate(zip(run.steps, run.answers, answers, strict=True)):
@@ -380,11 +382,12 @@ class Follower:
 
 
 @pytest.mark.java
-def test_a_follower_with_kafkas_rules_goes_step_by_step_with_kafkas_log() -> None:
+@EACH_KAFKA
+def test_a_follower_with_kafkas_rules_goes_step_by_step_with_kafkas_log(kafka: str) -> None:
     run = Follower(random.Random(SEED))
     while len(run.steps) < STEPS_OF_FOLLOWER:
         run.go()
-    answers = by_kafka(run.steps)
+    answers = by_kafka(run.steps, kafka)
     assert len(answers) == len(run.steps)
     for place, (expected, answer) in enumerate(zip(run.answers, answers, strict=True)):
         assert answer == expected, "\n".join(run.steps[max(0, place - 5) : place + 1])
