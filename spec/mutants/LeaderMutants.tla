@@ -75,11 +75,11 @@ GuardOfAnyEpoch(before, batch, version, guard) ==
 (* The producers that a leader has asked about. *)
 Asked(before) == {producerId \in ProducerIds : before.asked[producerId].guardEpoch # NoEpoch}
 
-(* A leader also refuses a batch whose epoch is not that of its questions about these producers. *)
+(* A leader also refuses a batch whose epoch is below that of its questions about these producers. *)
 ErrorByQuestions(producerIds, before, batch, version, guard) ==
     LET error == Guards!DataError(Guarded(before, batch.producerId), batch.epoch, guard) IN
     IF version = 0 THEN "NONE"
-    ELSE IF error = "NONE" /\ \E id \in producerIds : before.asked[id].guardEpoch # batch.epoch THEN "INVALID_TXN_STATE"
+    ELSE IF error = "NONE" /\ \E id \in producerIds : before.asked[id].guardEpoch > batch.epoch THEN "INVALID_TXN_STATE"
     ELSE error
 
 (* for GuardError: the question about the first producer counts for all *)

@@ -126,13 +126,13 @@ def guard_of_any_epoch(
 def _error_by_questions(
     rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int, guard: int, choose: Choice
 ) -> ErrorCode:
-    """A leader also refuses a batch whose epoch is not that of its questions about the chosen producer."""
+    """A leader also refuses a batch whose epoch is below that of its questions about the chosen producer."""
     error = leaders.Rules.guard_error(rules, before, batch, version, guard)
     asked = [producer_id for producer_id, each in before.asked.items() if each.guard_epoch != leaders.NO_EPOCH]
     if version == leaders.OUTSIDE or error is not ErrorCode.NONE or not asked:
         return error
-    is_other = before.questions(choose(asked)).guard_epoch != batch.epoch
-    return ErrorCode.INVALID_TXN_STATE if is_other else ErrorCode.NONE
+    is_below = batch.epoch < before.questions(choose(asked)).guard_epoch
+    return ErrorCode.INVALID_TXN_STATE if is_below else ErrorCode.NONE
 
 
 def first_question_counts(
