@@ -31,6 +31,7 @@ from kafka_eos_checks.audit.completeness import (
     damaged_files,
     holes_in,
     incomplete_logs,
+    merged_segments,
     mixed_topics,
     unseen_partitions,
 )
@@ -64,7 +65,7 @@ from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.audit.rules.epochs import LEADER_EPOCHS, EpochAudit, Led, Lines, read_lines
 from kafka_eos_checks.audit.rules.histories import BY_VALUE, HISTORY_RULES, NO_VALUES
-from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, OUTSIDE, Reason, Reasons, Subject, Unjudged
+from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, ORDER, OUTSIDE, Reason, Reasons, Subject, Unjudged
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import LOADED_IN_PART, READABLE, Place, dump_of, rule_of
 from kafka_eos_checks.audit.rules.transactions.names import (
@@ -342,7 +343,7 @@ def of_inputs(
             logs = [_of_logs(*each, running, check_crc, named) for each in zip(parts, own, strict=True)]
             _add_logs(judged, logs, inputs, mixed)
             audits, rows, known = [*chain(*(each.scanned.audits for each in logs))], logs[0].scanned.rows, logs[0].known
-            moments_of = [(each.known, part) for each, part in zip(logs, parts, strict=True)]
+            moments_of = [(each.known, each.inputs) for each in logs]
         if told is not None:
             try:
                 judged.add(*history_verdicts(told, rows, known, check_crc=check_crc))
@@ -383,7 +384,14 @@ def of_inputs(
         findings=findings,
         notes=notes,
         logs=tuple(audits),
-        subject=subject_of(inputs, audits, moments_of, [*chain(*(each.behind for each in logs))], told),
+        subject=subject_of(
+            inputs,
+            audits,
+            moments_of,
+            [*chain(*(each.behind for each in logs))],
+            told,
+            [*chain(*(each.left_out for each in logs))],
+        ),
         ran=ran_in_words(running, jobs, spent[1]),
         bill=cost,
         known=known if len(parts) == 1 else moments.Moments(source, ()),
@@ -541,11 +549,12 @@ def subject_of(
     moments_of: Sequence[tuple[moments.Moments, Inputs]],
     behind: Sequence[Behind] = (),
     told: Histories | None = None,
+    left_out: Sequence[str] = (),
 ) -> str:
     """The subject of an audit in a few lines: directories, sizes, moments of each cluster, histories.
 
-    It also says if log directories that are behind others contradict ``--snapshot``, and if histories ask nothing about
-    their applications.
+    It also says which segments were left out, if log directories that are behind others contradict ``--snapshot``, and
+    if histories ask nothing about their applications.
     """
     lines = []
     if audits:
@@ -555,6 +564,7 @@ def subject_of(
         if len(moments_of) > 1:
             lines.append(f"{len(moments_of)} clusters, each judged for itself")
         lines += [f"cluster {own.cluster}: " * bool(own.cluster) + known.in_words() for known, own in moments_of]
+        lines += _shortened(list(left_out))
         if behind and moments.SNAPSHOT in inputs.options:
             short = counted(sum(each.short for each in behind), "log")
             lines.append(f"{short} at {first_of([each.log.broker for each in behind], 3)} {NOT_ONE_MOMENT}")
@@ -641,6 +651,7 @@ class _Logs(NamedTuple):
     """The logs of a cluster, judged by all rules that need no history.
 
     Attributes:
+        inputs: the logs that were read in the end.
         scanned: the scan of the logs.
         known: their moments.
         incomplete: those that lack records, or may.
@@ -649,8 +660,10 @@ class _Logs(NamedTuple):
         drafts: the verdicts of the other rules, with their findings.
         found: the findings of the rules over single logs.
         behind: the log directories with replicas that end below the high watermark of another one.
+        left_out: segments that are no part of their log any more, in words.
     """
 
+    inputs: Inputs
     scanned: Scanned
     known: moments.Moments
     incomplete: Sequence[Incomplete]
@@ -659,6 +672,7 @@ class _Logs(NamedTuple):
     drafts: Sequence[Drafts]
     found: Collection[Finding]
     behind: Sequence[Behind]
+    left_out: Sequence[str]
 
 
 def _unmixed(parts: Sequence[Inputs], engine: Engine) -> tuple[list[Inputs], list[str]]:
@@ -697,6 +711,11 @@ def _of_logs(inputs: Inputs, source: moments.Source, engine: Engine, check_crc: 
     ask = asker(engine, inputs.logs)
     cut = cut_logs(inputs.logs, source, ask)
     scanned = stages.scan_logs(inputs.logs, engine, source, named, check_crc=check_crc)
+    misplaced = scanned.findings.tally.shown.get((ORDER, Kind.VIOLATION), [])
+    merged = merged_segments(misplaced, inputs.logs, source, ask) if named is NO_HISTORY else {}
+    if merged:
+        inputs = replace(inputs, logs=tuple(_without(log, merged.get(log, ())) for log in inputs.logs))
+        scanned = stages.scan_logs(inputs.logs, engine, source, check_crc=check_crc)
     _demand_one_cluster(scanned.audits, source, inputs)
     batches_only = [each.partition or Partition(log=each.log) for each in scanned.audits if not _has_old_formats(each)]
     incomplete = incomplete_logs(inputs.logs, batches_only, source, ask)
@@ -720,7 +739,16 @@ def _of_logs(inputs: Inputs, source: moments.Source, engine: Engine, check_crc: 
         beside_verdicts(scanned, engine, ended, one_moment=source.is_still, check_crc=check_crc),
         epoch_verdicts(scanned.audits, source, ask),
     ]
-    return _Logs(scanned, known, incomplete, damaged, seconds, others, found_in_logs, behind)
+    left_out = [
+        f"{log}/{old} is left out: the cleaner merged it into {new} while they were copied"
+        for log, own in merged.items()
+        for old, new in own.items()
+    ]
+    return _Logs(inputs, scanned, known, incomplete, damaged, seconds, others, found_in_logs, behind, left_out)
+
+
+def _without(log: PartitionLog, segments: Collection[str]) -> PartitionLog:
+    return replace(log, segments=tuple(name for name in log.segments if name not in segments))
 
 
 def _demand_one_cluster(audits: Sequence[LogAudit], source: moments.Source, inputs: Inputs) -> None:

@@ -40,9 +40,13 @@ retention deletes a log from its beginning. So only the cleaner leaves holes bet
 ``cleaner-offset-checkpoint`` has the offset up to which it came in each log. Any other hole is of a segment or a batch
 that is missing. Or the log was copied from a replica whose cleaner had been there, so such a hole is not judged.
 
+*Segments that overlap.* The cleaner writes what several segments have left into one, and sets these aside before it
+gives the new one its name. A copy that took one of them before and the new one after has the same batches in both. The
+older one is no part of the log any more (:func:`merged_segments`).
+
 Kafka: ReplicaManager.checkpointHighWatermarks, LogManager.checkpointLogStartOffsetsInDir, Cleaner.cleanSegments,
        LogValidator.validateBatch, LogCleanerManager.doneCleaning, LogSegment.changeFileSuffixes,
-       LogLoader.loadSegmentFiles, LeaderEpochFileCache.truncateFromStartAsyncFlush
+       LogLoader.loadSegmentFiles, LeaderEpochFileCache.truncateFromStartAsyncFlush, LocalLog.replaceSegments
 """
 
 import re
@@ -52,8 +56,11 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, NotALogDirectory, broker_id, is_set_aside
 from kafka_eos.formats.segment import CorruptRegion, MalformedFile, RegionKind, read_leader_epochs
+from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.moments import (
     CLEANED,
     EPOCH_OFFSET,
@@ -71,6 +78,7 @@ from kafka_eos_checks.audit.places import Ask, ask_here, place, sizes_of, writte
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Reason
 from kafka_eos_checks.audit.rules.transactions.partitions import topic_of
 from kafka_eos_checks.audit.segments.contents import Place
+from kafka_eos_checks.audit.segments.reading import read_headers
 from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog, find_logs, offset_in, segment_with
 
 _NUMBERED = re.compile(r"([0-9]{20})\.(.+)")
@@ -293,6 +301,55 @@ def holes_in(audits: Iterable[Read], known: Collection[PartitionLog]) -> list[In
             evidence = f"{what}, and {CLEANED} does not show that its broker compacted it so far"
             found.append(Incomplete(log, file, first, evidence, is_certain=False, why=MISSING_INSIDE))
     return found
+
+
+def merged_segments(
+    found: Iterable[Finding],
+    logs: Iterable[PartitionLog],
+    source: Source,
+    ask: Ask[tuple[PartitionLog, Finding], Sequence[str]] = ask_here,
+) -> dict[PartitionLog, dict[str, str]]:
+    """By log, the segments that the cleaner merged into another one while they were copied, each with the new one.
+
+    ``found`` are violations of ``order``, and the other arguments are those of :func:`incomplete_logs`. No log of a
+    broker that was shut down, or of one moment, has such segments.
+    """
+    known = {(log.broker, log.topic, log.partition): log for log in logs}
+    asked: list[tuple[PartitionLog, Finding]] = []
+    for each in found:
+        log = known[each.broker, each.topic, each.partition]
+        if not (source.one_moment or _told(source, log.directory).stopped) and _is_compacted(log):
+            asked.append((log, each))
+    merged: dict[PartitionLog, dict[str, str]] = defaultdict(dict)
+    for (log, each), names in zip(asked, ask(merged_into, asked), strict=True):
+        merged[log] |= dict.fromkeys(names, each.file)
+    return {log: own for log, own in merged.items() if own}
+
+
+def _is_compacted(log: PartitionLog) -> bool:
+    cleaned = read_checkpoint(log.directory / CLEANED) or {}
+    return log.topic in COORDINATOR_TOPICS or (log.topic, log.partition) in cleaned
+
+
+def merged_into(asked: tuple[PartitionLog, Finding]) -> Sequence[str]:
+    """The segments that the segment of a misplaced batch replaces, if the first of them has that batch, too.
+
+    These are all after it that begin at or before its last offset.
+    """
+    log, found = asked
+    offset = found.offset or 0
+    first = segment_with(log, offset)
+    if offset_in(first or found.file) <= offset_in(found.file):
+        return ()
+    wanted = {"base_offset": offset, "producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
+    if not any(
+        np.all([headers.column(name) == value for name, value in wanted.items()], axis=0).any()
+        for headers in read_headers(log.file(first), end=log.end_of(first), check_crc=False, columns=tuple(wanted))
+    ):
+        return ()
+    batches = read_headers(log.file(found.file), check_crc=False, columns=("base_offset",))
+    last = max((int(headers.column("base_offset").max(initial=-1)) for headers in batches), default=-1)
+    return [name for name in log.segments if offset_in(found.file) < offset_in(name) <= last]
 
 
 class Behind(NamedTuple):

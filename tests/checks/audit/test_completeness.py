@@ -33,7 +33,8 @@ from kafka_eos_checks.audit.moments import (
     Directory,
     Source,
 )
-from kafka_eos_checks.audit.rules.beside import REPLICAS
+from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS
+from kafka_eos_checks.audit.rules.log import ORDER
 from kafka_eos_checks.audit.rules.rule_book import LOADED_IN_PART, READABLE, rule_of
 from kafka_eos_checks.audit.rules.transactions.names import FENCED, HANGING, NO_TRANSACTION
 from kafka_eos_checks.audit.segments.splits import find_logs
@@ -755,6 +756,24 @@ def test_a_hole_below_the_cleaners_offset_is_of_compaction(cluster: Path) -> Non
         assert of(run([cluster]), READABLE).standing is standing, reached
     checkpoint.write_text(f"0\n1\ngenerated 1 {third.stem}\n")
     assert of(run([cluster]), READABLE).standing is Standing.NOT_JUDGED, "it is of another partition"
+
+
+def test_a_segment_that_the_cleaner_merged_into_another_one_while_they_were_copied_is_left_out(cluster: Path) -> None:
+    directory = cluster / "brokers" / "1"
+    first, second, third, *_ = segments(cluster, "generated-0")
+    first.write_bytes(first.read_bytes() + second.read_bytes())
+    checkpoint = directory / CLEANED
+    checkpoint.write_text("0\n1\ngenerated 0 1\n")
+    assert ORDER in violated(run([directory])), "its broker was shut down"
+    (directory / CLEAN_SHUTDOWN).unlink()
+    result = run([directory])
+    assert f"generated-0/{second.name} is left out: the cleaner merged it into {first.name} while" in result.subject
+    assert violated(result) == [ABORTED_INDEX], "whose files are of before"
+    checkpoint.write_text("0\n1\ngenerated 1 1\n")
+    assert ORDER in violated(run([directory])), "no cleaner was there"
+    checkpoint.write_text("0\n1\ngenerated 0 1\n")
+    second.write_bytes(third.read_bytes())
+    assert ORDER in violated(run([directory])), "the segment has other batches"
 
 
 def test_only_the_last_hole_of_a_log_is_told_and_damage_is_told_by_itself(cluster: Path) -> None:

@@ -27,7 +27,8 @@ from the batches, and the rules compare them with the batches.
     and is to be truncated; or an unclean election has lost the records of one of them.
 
 *Gone*, and no finding: what follows from batches that the log no longer has, or may have had in a hole. *Not judged*:
-an index after the first hole of its log, which may have had data or markers of any transaction. *Too recent*, unless
+an index after the first hole of its log, which may have had data or markers of any transaction; and one that the first
+segment of a running broker's copy lacks, because retention may have taken it between the two. *Too recent*, unless
 all files are of one moment: entries of the newest index beyond the end of the log, or, if it has none of these, markers
 after its last entry. Left out: a log without any index next to it; producers that a snapshot lacks, because they may
 have expired; and the coordinator epoch of a producer that expired in between.
@@ -55,6 +56,7 @@ from kafka_eos.formats.segment import (
 )
 from kafka_eos.formats.varint import INT64_MAX
 from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.moments import LOCK, is_locked
 from kafka_eos_checks.audit.places import bytes_of, place
 from kafka_eos_checks.audit.rules.epochs import LEADER_EPOCHS
 from kafka_eos_checks.audit.rules.log import Subject
@@ -296,6 +298,11 @@ def judge_index(transactions: Aborts, name: str, result: Beside, *, one_moment: 
         result.count(ABORTED_INDEX, "entries", newer)
         result.count(ABORTED_INDEX, RECENT, newer)
         due = due[: len(due) - newer]
+    is_first = segment == log.segments[0].partition(".")[0]
+    if due and data is None and not one_moment and is_first and not is_locked(log.directory / LOCK):
+        result.count(ABORTED_INDEX, "entries", len(due))
+        result.leave(ABORTED_INDEX, log, due[0].last_offset, due[0].producer_id, len(due))
+        return
     lost = "" if data else f"the file is {'missing' if data is None else 'empty'}: "
     _compare_index(log, name, inside, due, start, result, lost)
 

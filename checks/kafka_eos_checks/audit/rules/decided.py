@@ -299,4 +299,4 @@ def _by_markers(data: Data, answer: Answer) -> Said | None:
 def _decided(words: str, decision: ControlType) -> Said:
     if decision is ControlType.ABORT:
         return Said(words, AS_DECIDED, decision)
-    return Said(words, f"{NOT_BY_HAND}, which takes its records away", decision)
+    return Said(words, f"{NOT_BY_HAND} before its records are kept, because an abort takes them away", decision)

@@ -540,7 +540,9 @@ _RULES: Mapping[str, Rule] = {
         "(--findings FILE lists them all), and start it, which rebuilds them. Not where the rule `readable` has found "
         "a corrupt region: there the broker would cut the segment at its first damaged batch",
         restart="{broker} as the next line says, then each other broker with such a finding; no other",
-        missing=_BEGINNING,
+        missing=_BEGINNING._replace(
+            words=f"{_BEGINNING.words}, or retention took their index while the first segment was copied"
+        ),
     ),
     beside.SNAPSHOT: Rule(
         subject="snapshots",

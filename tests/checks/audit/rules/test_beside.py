@@ -270,6 +270,20 @@ def test_an_index_that_went_with_its_segment_meanwhile_is_not_missed(brokers: Pa
     assert still_there.findings
 
 
+def test_an_index_that_a_copy_lacks_of_its_first_segment_may_have_gone_before_it_was_copied(
+    brokers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (log,) = find_logs(brokers / "1")
+    transactions = read_transactions(log)
+    (brokers / "1" / PARTITION / f"{FIRST}.txnindex").unlink()
+    for one_moment, running, is_told in ((False, False, False), (False, True, True), (True, False, True)):
+        monkeypatch.setattr("kafka_eos_checks.audit.rules.beside.is_locked", lambda _, running=running: running)
+        result = Beside()
+        later = replace(transactions, log=replace(log, segments=(*log.segments, f"{1 << 40:020d}.log")))
+        judge_index(later, f"{FIRST}.txnindex", result, one_moment=one_moment)
+        assert (bool(result.findings), bool(result.figures[ABORTED_INDEX]["unknown"])) == (is_told, not is_told)
+
+
 @pytest.mark.parametrize("one_moment", [True, False])
 def test_an_entry_beyond_the_end_of_the_log_excuses_no_entry_that_is_missing_before_it(
     one_moment: bool, brokers: Path

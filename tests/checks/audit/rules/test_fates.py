@@ -26,16 +26,21 @@ from kafka_eos_checks.audit.rules.decided import (
     needs_markers,
     said_of,
 )
+from kafka_eos_checks.audit.rules.log import Reason, Reasons
 from kafka_eos_checks.audit.rules.transactions import torn
 from kafka_eos_checks.audit.rules.transactions.coordinators import why_incomplete
 from kafka_eos_checks.audit.rules.transactions.matching import Matching, Named
 from kafka_eos_checks.audit.rules.transactions.missing import EndedOtherwise, Owed, There, _owed, missing
 from kafka_eos_checks.audit.rules.transactions.names import (
+    MADE_AGAIN,
     OPEN_OF_NOBODY,
     OPEN_WITHOUT_LOG,
+    OTHER_MOMENT,
+    RECENT,
     STATE_COMPACTED,
     STATE_DAMAGED,
     TORN,
+    UNKNOWN,
 )
 from kafka_eos_checks.audit.rules.transactions.open import _since, fate_of, held_back
 from kafka_eos_checks.audit.rules.transactions.partitions import (
@@ -121,6 +126,28 @@ def test_transactions_of_one_epoch_are_owed_since_the_last_decision_and_complete
 def test_nothing_is_counted_if_all_markers_are_there(markers: int) -> None:
     judged = owed(markers)
     assert (judged.figures, judged.findings) == ({TORN: {"markers": 0}}, [])
+
+
+@pytest.mark.parametrize(
+    ("markers", "doubtful", "recent", "reasons"),
+    [(5, 0, 1, []), (4, 0, 0, [MADE_AGAIN]), (5, 1, 0, [MADE_AGAIN]), (6, 1, 0, [OTHER_MOMENT])],
+)
+def test_a_log_that_may_be_older_than_its_last_decisions_is_not_said_to_have_been_emptied(
+    markers: int, doubtful: int, recent: int, reasons: list[Reason]
+) -> None:
+    """Of its first moments, whose transactions may be older than the log, it may have all markers."""
+    log = SimpleNamespace(topic="orders", partition=0, segments=("00000000000000000000.log",))
+    one = Owed(
+        producer_id=PID, epoch=0, name=Named("t", 0, PID), decision=ControlType.COMMIT, decided_ms=NOW,
+        completed_ms=NOW, ordered=True, due=3, due_later=1, near=2, doubtful=doubtful,
+    )  # fmt: skip
+    figures = dict.fromkeys(("markers", UNKNOWN, RECENT), 0)
+    judged: Any = SimpleNamespace(figures={TORN: figures}, reasons={TORN: Reasons()}, findings=[])
+    there = There(markers=markers, follows=False, unended=())
+    moments: Any = SimpleNamespace(recent_after=lambda _: NOW, source=SimpleNamespace(is_incomplete=lambda *_: False))
+    missing(SimpleNamespace(log=log, start=0, end=9), one, there, moments, judged)
+    assert figures[RECENT] == recent
+    assert list(judged.reasons[TORN]) == reasons
 
 
 def test_a_missing_marker_is_found_at_the_end_of_its_partition() -> None:

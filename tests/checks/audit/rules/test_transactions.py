@@ -1043,8 +1043,8 @@ def is_hanging(finding: Finding) -> bool:
     [
         (
             ended("COMMIT", 0, 2),
-            f"its coordinator has committed it (PREPARE_COMMIT at {AT} 2): do not abort it by hand, which takes its "
-            "records away",
+            f"its coordinator has committed it (PREPARE_COMMIT at {AT} 2): do not abort it by hand before "
+            "its records are kept, because an abort takes them away",
         ),
         (
             ended("ABORT", 0, 2),
@@ -1052,8 +1052,8 @@ def is_hanging(finding: Finding) -> bool:
         ),
         (
             [*ended("COMMIT", 0, 2), *ended("ABORT", 1, 2), ("ONGOING", 2)],
-            f"its coordinator has committed it (PREPARE_COMMIT at {AT} 2): do not abort it by hand, which takes its "
-            "records away",
+            f"its coordinator has committed it (PREPARE_COMMIT at {AT} 2): do not abort it by hand before "
+            "its records are kept, because an abort takes them away",
         ),
         ([], f"{TOPIC}-0 has no decision about a transaction of epoch 0 with this partition: an abort by hand takes "
              "nothing away that was committed"),
@@ -1111,7 +1111,7 @@ MARKED = "has ended data of epoch 0 there, which in transaction version 2 are of
 @pytest.mark.parametrize(
     ("version", "marker", "told"),
     [
-        (2, (COMMIT, 1), f"the COMMIT marker at orders-1 offset 1 {MARKED}: do not abort it by hand, which takes"),
+        (2, (COMMIT, 1), f"the COMMIT marker at orders-1 offset 1 {MARKED}: do not abort it by hand before its"),
         (2, (ABORT, 1), f"the ABORT marker at orders-1 offset 1 {MARKED}: an abort by hand is what it decided"),
         (
             1,

@@ -194,6 +194,8 @@ def missing(partition: Log, owed: Owed, there: There, moments: Moments, judged: 
     lost = (due if markers < due else later if markers < later else doubtful) - markers
     if lost <= 0:
         return
+    may_be_later = markers < later or lost <= owed.due_later + owed.near_later
+    is_later = markers < later or not owed.doubtful
     figures = judged.figures[TORN]
     add_figure(figures, "markers", lost)
     place = partition.log.topic, partition.log.partition
@@ -223,10 +225,10 @@ def missing(partition: Log, owed: Owed, there: There, moments: Moments, judged: 
             decision=owed.decision.name,
         )
         judged.findings.append(found)
-    elif markers < later and owed.completed_ms + SKEW_MS > moments.recent_after(partition):
+    elif may_be_later and is_later and owed.completed_ms + SKEW_MS > moments.recent_after(partition):
         add_figure(figures, RECENT, lost)
     else:
-        why = OTHER_MOMENT if markers < later else MADE_AGAIN
+        why = OTHER_MOMENT if may_be_later else MADE_AGAIN
         if why is OTHER_MOMENT and moments.source.is_incomplete(partition.log, partition.end):
             why = INCOMPLETE
         add_figure(figures, UNKNOWN, lost)
