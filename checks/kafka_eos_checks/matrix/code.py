@@ -654,10 +654,10 @@ def reaching_tests(notes: Iterable[Mapping[str, Any]], file: str, lines: Iterabl
             known |= {tests[number] for number in numbers}
             later |= set(tests[min(numbers) :])
         seconds |= own["tests"]
-    mirroring = {f"test_{part}" for part in Path(file).with_suffix("").parts}
+    mirroring = f"test_{Path(file).stem}"
 
     def rank(name: str) -> tuple[bool, bool, float, str]:
-        return name not in known, Path(_file(name)).stem not in mirroring, seconds[name], name
+        return name not in known, Path(_file(name)).stem != mirroring, seconds[name], name
 
     return {name: seconds[name] for name in sorted(seconds if is_elsewhere else later, key=rank)}
 

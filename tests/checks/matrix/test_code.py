@@ -466,15 +466,29 @@ def test_tests_for_which_another_one_may_have_kept_what_the_line_gave_follow() -
 
 
 def test_tests_in_the_file_that_mirrors_the_module_come_first_then_quick_ones() -> None:
-    tests = {"room/test_a.py::test_1": 0.2, "room/test_a.py::test_2": 0.1, "room/test_rule.py::test_3": 0.3}
+    tests = {"room/test_room.py::test_1": 0.2, "room/test_room.py::test_2": 0.1, "room/test_rule.py::test_3": 0.3}
+    tests["room/test_a.py::test_4"] = 0.15
     notes = [
         {
             "tests": {name: seconds for name, seconds in tests.items() if name.startswith(file)},
             "reached": {"room/rule.py": {"5": numbers}},
         }
-        for file, numbers in (("room/test_a.py", [0, 1]), ("room/test_rule.py", [0]))
+        for file, numbers in (("room/test_room.py", [0, 1]), ("room/test_rule.py", [0]), ("room/test_a.py", [0]))
     ]
-    assert list(code.reaching_tests(notes, "room/rule.py", [5])) == list(tests)[::-1]
+    found = [name.partition("::")[2] for name in code.reaching_tests(notes, "room/rule.py", [5])]
+    assert found == ["test_3", "test_2", "test_4", "test_1"], "the room's own name is that of no module"
+
+
+def test_the_order_of_the_call_holds_in_one_process_and_long_files_come_first_in_several(
+    request: pytest.FixtureRequest,
+) -> None:
+    conftest: Any = request.config.pluginmanager.get_plugin(str(CLONE / "tests" / "conftest.py"))
+    files = [CLONE / "tests" / file for file in ("checks/conform/test_stage.py", *conftest.LONG[:2])]
+    items = [SimpleNamespace(path=file, get_closest_marker=lambda _: None) for file in files]
+    conftest.pytest_collection_modifyitems(SimpleNamespace(), items)
+    assert [item.path for item in items] == files
+    conftest.pytest_collection_modifyitems(SimpleNamespace(workerinput={}), items)
+    assert [item.path for item in items] == [*files[1:], files[0]]
 
 
 def test_nothing_of_a_room_is_imported_before_its_lines_are_counted(tmp_path: Path) -> None:
