@@ -196,7 +196,8 @@ class Observed:
         partitions: dict[Attempt, set[Place]] = defaultdict(set)
         for ((group, place), _), attempts in self.requests.commits.items():
             for attempt in attempts if group == name else ():
-                partitions[attempt].add(place)
+                if attempt[1] is not None:  # in a transaction
+                    partitions[attempt].add(place)
         return Met(
             inputs=len(self.identified.inputs),
             committed=ended.count(True),
@@ -239,7 +240,7 @@ class Observed:
         It wrote for the application, or has written nothing: without its group's offsets it cannot begin.
         """
         began = self.requests.begun[left.name].order or 0
-        of_others = {each.transactional_id for each in self.events if each.topic or each.group} - self._own_ids
+        of_others = {each.transactional_id for each in self.events if each.topic} - self._own_ids
         for event in self.events:
             name = event.transactional_id
             is_start = (event.action, event.phase) == ("InitProducerId", "ok") and (event.order or 0) > began

@@ -677,7 +677,12 @@ def test_a_report_is_printed_word_for_word(capsys: pytest.CaptureFixture[str]) -
     assert "\nNOT READ BACK  Fetch: [b]not offered\nNOT JUDGED  log (Fetch, read_uncommitted): 1 edges conform" in told
     assert "while markers were being written: nothing was asked" in told, "no batch outside of transactions waits"
     assert to_json(report)["not_judged"] == {"log (Fetch, read_uncommitted)": 1}
-    assert f"\n[b]roker:9092: {report.edges} edges at transaction version 2 (the cluster's: 2), " in told
+    counts = report.counts
+    assert (
+        f"\n[b]roker:9092: {report.edges} edges at transaction version 2 (the cluster's: 2), "
+        f"{counts.scenarios} scenarios, {counts.requests} requests, "
+        f"{counts.observations} states read back, 0 retries of a busy broker, {report.seconds:.1f} s\n" in told
+    )
     assert f"\nleft behind: {', '.join(report.left)}\n" in told
     assert "nothing was compared" not in told
     assert "so not judged" not in told
@@ -816,7 +821,9 @@ def test_a_version_that_the_cluster_does_not_have_ends_with_2(capsys: pytest.Cap
 def test_an_unreachable_cluster_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conform", "--bootstrap", f"127.0.0.1:{free_ports(1)[0]}", "--timeout", "2"]) == 2
     assert "refused" in capsys.readouterr().err
-    assert main(["conform", "--bootstrap", "nowhere"]) == 2
+    for version in "012":
+        assert main(["conform", "--bootstrap", "nowhere", "--transaction-version", version]) == 2
+        assert "nowhere" in capsys.readouterr().err, "the version is none that there is not"
 
 
 def test_an_api_that_a_broker_does_not_offer_is_not_supported() -> None:

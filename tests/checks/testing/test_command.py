@@ -278,7 +278,7 @@ def test_requests_and_answers_are_recorded(start: Callable[..., ServedProcess], 
     data, record = tmp_path / "data", tmp_path / "served.jsonl"
     server = start("--data", str(data), "--record", str(record))
     all_once(server.bootstrap)
-    server.end(signal.SIGKILL)
+    server.end()  # a killed one is the next
     before = len(list(read_history(record)))
     with record.open("a", encoding="utf-8") as half:
         half.write('{"run":"ser')
@@ -580,7 +580,7 @@ def test_a_cluster_has_the_settings_of_the_call_and_otherwise_the_usual_ones(
         (("--port", "9092", "--max-connections", "1", "--default-partitions", "0"), [9092]),
         (("--port", "0", "--record", "{folder}/new/er/served.jsonl"), [0]),
         (("--port", "0", "--record", "{folder}/empty.jsonl"), [0]),
-        (("--port", "0", "--faults", "{folder}/plan.toml", "--brokers", "2"), [0, 0]),
+        (("--port", "0", "--faults", "{folder}/plan.toml", "--brokers", "2", "--seed", "x"), [0, 0]),
     ],
 )
 def test_a_call_at_the_bounds_is_served(
@@ -592,7 +592,8 @@ def test_a_call_at_the_bounds_is_served(
         seen.append(ports)
         return []
 
-    async def serve(*_: object) -> int:
+    async def serve(arguments: argparse.Namespace, _sockets: object, _record: object, faults: Any, _first: int) -> int:
+        assert (len(faults.tallies), faults._seed) == ((1, "x") if arguments.faults else (0, "0"))
         return 0
 
     (tmp_path / "empty.jsonl").touch()

@@ -286,6 +286,13 @@ def test_an_offset_without_any_output_is_judged_although_the_test_ends_earlier(
 ) -> None:
     app.commit_offset(1)
     assert "input skipped: in-0 offset 0" in found(broker, everything=False)
+    app.ask("InitProducerId", 4, TransactionalId=None, TransactionTimeoutMs=1, ProducerId=-1, ProducerEpoch=-1)
+    met = broker.assert_exactly_once(
+        **EXACTLY_ONCE, everything=False, identity=lambda record: None if record.value == b"a" else record.value
+    )
+    assert met is not None
+    assert (met.committed, met.most_partitions) == (0, 0), "the offset is in no transaction"
+    assert met.started == 0, "a producer without transactional.id may be anybody's"
 
 
 def test_an_answer_that_was_dropped_is_written_down_as_not_delivered(broker: InProcessBroker) -> None:
