@@ -193,6 +193,13 @@ def test_a_slow_computer_kills_no_mutant_and_an_endless_loop_does(
     assert bench._fate(endless, {test: 0.5}) == f"{code.NO_END} {test}"
 
 
+def test_a_long_test_gives_quick_ones_no_more_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Any] = []
+    monkeypatch.setattr(Bench, "_fails_with", lambda *given: tried.append(given[2:]) or "")
+    assert bench._fate(LEFT, {"a::long": 10.0, "a::quick": 0.5, "b::at_the_bound": 5.0}) == ""
+    assert tried == [(["a::quick", "b::at_the_bound"], 15.0, 5.5), (["a::long"], 30.0, 10.0)]
+
+
 def test_a_test_that_once_has_no_end_while_the_computer_stands_still_kills_no_mutant(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -420,7 +427,9 @@ def test_tests_that_execute_the_changed_line_are_run_alone(knowing: Bench, monke
     (tests / "test_a.py").write_text(
         "import os\n"
         "import found_beside\n"
+        "import pytest\n"
         "def test_nothing():\n"
+        f"    with pytest.raises(MemoryError):\n        bytearray({fork_server.MEMORY})\n"
         "    assert os.environ['ZONE'] == 'its own'\n"
         "    assert 'PYTHONDONTWRITEBYTECODE' not in os.environ\n",
         encoding="utf-8",
