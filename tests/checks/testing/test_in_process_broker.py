@@ -976,7 +976,7 @@ def test_the_last_question_about_a_group_is_the_one_that_the_audit_asks(
         ({"outputs": ["out", "shipments"]}, "no topic 'shipments'; there are 'in', 'out'"),
         ({"inputs": "out", "outputs": "in"}, "group 'g' has committed no offset of 'out', but of 'in'"),
         ({"outputs": "in"}, "'in' is given as an input and as an output"),
-        ({"identity": lambda _: None}, "identity gives None for every input, for example in-0 offset 2"),
+        ({"identity": lambda _: None}, "identity gives None for every input, for example in-0 offset 0"),
         (
             {"identity": lambda record: record.value if record.topic == "in" else None},
             "identity gives None for every output, for example out-0 offset",
