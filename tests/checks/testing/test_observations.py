@@ -592,6 +592,14 @@ def test_a_rebalance_between_the_batch_before_and_the_output_is_not_in_between(
     said = found(broker)
     assert "wrote the output of in-0 offset 1: " in said
     assert "rebalanced" not in said
+    observed, findings = observed_of(broker), audit.run([broker.folder]).findings
+    events = list(observed.events)
+    [joined] = [event for event in events if (event.action, event.phase) == ("JoinGroup", "ok")]
+    events.remove(joined)
+    wrote = [number for number, event in enumerate(events) if (event.topic, event.phase) == ("out", "ok")][1]
+    events.insert(wrote, joined)  # as if it came while the batch waited for its answer
+    [why] = replace(observed, events=events)._by_two(findings)
+    assert "rebalanced" not in why
 
 
 def test_an_output_without_its_offset_comes_before_the_inputs_that_were_processed_twice(
