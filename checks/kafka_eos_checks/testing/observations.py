@@ -520,7 +520,7 @@ class Observed:
             if source is None or len(wrote) < 2 or any(number is None for _, number in wrote):
                 continue
             (first, began), (later, again), *_ = wrote.items()
-            if why := self._why_again(source, first, later, self.events[began + 1 : again]):
+            if why := self._why_again(source, first, later, self.events[began:again]):
                 those = " and ".join(f"transaction {number} of {name!r}" for name, number in (first, later))
                 yield f"{those} wrote the output of {source}: {why}"
                 return

@@ -673,6 +673,7 @@ def test_outputs_before_and_after_a_rebalance_are_told(broker: InProcessBroker, 
     broker.advance(11)
     join(app, "g")
     app.copy("a", 2)
+    app.copy("a", 2)
     said = found(broker)
     assert re.search(
         r"here:  transaction 0 of 'app' and transaction 4 of 'app' wrote the output of in-0 offset 0: "
