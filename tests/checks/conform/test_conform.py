@@ -565,10 +565,10 @@ def test_a_divergence_shows_its_shortest_scenario_its_rule_and_a_diagram() -> No
     assert re.search(
         r"^  why: Leader!IsRetry.* \[spec/Leader.tla:\d+, reference/.*/leader.py:\d+\]$", told, re.MULTILINE
     )
-    assert "request: Produce v" in told
+    assert "request: Produce v11 {TransactionalId: None, " in told
     assert f"\n  response: {first.scenario[-1].response}\n  1. " in told
     assert told.splitlines()[-1].startswith(f"  {len(first.scenario)}. ")
-    assert re.search(r"request: .*, a batch of producer \d+ epoch 0 sequence 0, plain$", told, re.MULTILINE)
+    assert re.search(r"request: .*}, a batch of producer \d+ epoch 0 sequence 0, plain$", told, re.MULTILINE)
     drawn = ElementTree.fromstring(diagram(first))  # noqa: S314 - our own
     assert any("where the spec says" in text for text in drawn.itertext())
 

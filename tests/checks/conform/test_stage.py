@@ -287,6 +287,18 @@ def test_the_offsets_of_all_partitions_are_asked_for_without_topics() -> None:
     assert rows == [{"RequireStable": True, "Groups": [{"GroupId": "prefix-group", "Topics": None}]}]
 
 
+def test_a_batch_is_told_with_its_producer_its_sequences_and_whether_it_is_in_a_transaction() -> None:
+    stage, one = staged(nothing), Identity(producer_id=0, epoch=0)
+    number = stage.learn(one, given(7000, 3)).producer_id
+    for action, count, said in (
+        ("Produce", 1, "sequence 5, transactional"),
+        ("ProduceOutside", 2, "sequences 5 to 6, plain"),
+    ):
+        batch = Asked(request=Request(action), identity=Identity(producer_id=number, epoch=3), sequence=5, count=count)
+        assert stage._batch_in_words(batch) == f", a batch of producer 7000 epoch 3 {said}"
+    assert stage._batch_in_words(Asked(request=Request("EndTxn", "A"))) == ""
+
+
 def test_a_leader_begins_a_segment_every_few_batches_of_a_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.time, "time_ns", lambda: 1_000_000)
     stage = staged(nothing)

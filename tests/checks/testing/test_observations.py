@@ -18,7 +18,7 @@ from kafka_eos.server.network import Server
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.rules.applications import NOT_PROCESSED, OFFSET_ALONE, TWICE
+from kafka_eos_checks.audit.rules.applications import NOT_PROCESSED, OFFSET_ALONE, OUTPUT_ALONE, TWICE
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.testing import exactly_once
@@ -223,6 +223,8 @@ def test_only_an_output_without_its_offset_shows_an_offset_beyond_its_inputs(
     observed = observed_of(broker)
     assert [problem.name for problem in observed.problems([finding])] == ["offset beyond its inputs"]
     assert list(observed.problems([replace(finding, rule="torn transaction")])) == []
+    unknown = replace(finding, offset=99)  # an output of no input that is there
+    assert list(observed.problems([unknown])) == list(observed.hints(OUTPUT_ALONE, [unknown])) == []
 
 
 def test_a_transaction_that_is_left_open_is_found_if_everything_is_done(
