@@ -288,13 +288,13 @@ def test_the_offsets_of_all_partitions_are_asked_for_without_topics() -> None:
 
 
 def test_a_batch_is_told_with_its_producer_its_sequences_and_whether_it_is_in_a_transaction() -> None:
-    stage, one = staged(nothing), Identity(producer_id=0, epoch=0)
-    number = stage.learn(one, given(7000, 3)).producer_id
-    for action, count, said in (
+    stage = staged(nothing)
+    one = stage.learn(Identity(producer_id=0, epoch=3), given(7000, 3))
+    for action, records, said in (
         ("Produce", 1, "sequence 5, transactional"),
         ("ProduceOutside", 2, "sequences 5 to 6, plain"),
     ):
-        batch = Asked(request=Request(action), identity=Identity(producer_id=number, epoch=3), sequence=5, count=count)
+        batch = Asked(request=Request(action), identity=one, sequence=5, count=records)
         assert stage._batch_in_words(batch) == f", a batch of producer 7000 epoch 3 {said}"
     assert stage._batch_in_words(Asked(request=Request("EndTxn", "A"))) == ""
 

@@ -129,10 +129,15 @@ def app(broker: InProcessBroker) -> Application:
 
 
 def found(broker: InProcessBroker, **options: Any) -> str:
-    """The broker's findings."""
+    """The broker's findings; the events that they name are in its history."""
     with pytest.raises(NotExactlyOnce) as caught:
         broker.assert_exactly_once(**{**EXACTLY_ONCE, **options})
-    return str(caught.value)
+    said = str(caught.value)
+    if named := {
+        int(number) for pair in re.findall(r"\bevents? (\d+)(?: and (\d+))?", said) for number in pair if number
+    }:
+        assert named <= {event.order for event in read_history(broker.folder / HISTORY)}
+    return said
 
 
 def copy_all(app: Application) -> None:
