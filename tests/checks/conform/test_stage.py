@@ -936,6 +936,7 @@ SUBJECTS = {"Name", "Topic", "Index", "PartitionIndex", "GroupId", "Transactiona
 def test_an_answer_about_another_partition_group_or_transactional_id_is_no_answer(api: str) -> None:
     def read(answer: Any) -> object:
         stage = staged(lambda *_: answer, OffsetFetch=9)
+        stage.second_partition = 99  # an answer about this one, too, is about another than was asked about
         stage.places._known["leader", "topic", 0] = Address("127.0.0.1", 1)
         return READ[api](stage)
 

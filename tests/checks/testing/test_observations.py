@@ -331,11 +331,15 @@ def test_inputs_with_a_null_value_are_refused_unless_the_test_gives_identities(
     broker: InProcessBroker, app: Application
 ) -> None:
     copy_all(app)
-    write(broker, "in", Record(key=b"d"), Record(key=b"e", offset_delta=1))
+    headers = ((b"number", b"4"), (b"number", None))
+    write(broker, "in", Record(key=b"d"), Record(key=b"e", offset_delta=1, headers=headers))
     said = "2 of 5 inputs have a null value and so no identity, for example in-0 offset 3: they would not be looked at"
     with pytest.raises(WrongQuestion, match=re.escape(said)):
         broker.assert_exactly_once(**EXACTLY_ONCE)
-    broker.assert_exactly_once(**EXACTLY_ONCE, identity=lambda record: record.value)
+    seen: list[StoredRecord] = []
+    broker.assert_exactly_once(**EXACTLY_ONCE, identity=lambda record: seen.append(record) or record.value)
+    last = next(record for record in seen if record.key == b"e")
+    assert last == StoredRecord(topic="in", partition=0, offset=4, key=b"e", value=None, headers=headers)
 
 
 def test_outputs_with_a_null_value_are_refused_too(broker: InProcessBroker, app: Application) -> None:
