@@ -33,7 +33,7 @@ LONG = (
     "checks/walks/test_command.py",
     "checks/watch/test_served.py",
 )
-"""The files that take longest. They come first, so that at the end no process has a long one to itself."""
+"""The files that take longest. With several processes they come first, so that at the end none has one to itself."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -68,12 +68,16 @@ def _with_spark(file: Path) -> frozenset[str]:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the long files first; refuse a test that would start a second session of Spark: all of them share one."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the long files first; refuse a test that would start a second session of Spark: all of them share one.
+
+    A single process keeps the order of its call: ``kafka-eos check code`` names quick tests before long ones.
+    """
     long = {Path(__file__).parent / file for file in LONG}
     if gone := [file for file in LONG if not (Path(__file__).parent / file).is_file()]:
         raise pytest.UsageError(f"tests/conftest.py: LONG names files that are not there: {', '.join(gone)}")
-    items.sort(key=lambda item: item.path not in long)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.path not in long)
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("spark") is None:
             raise pytest.UsageError(f"{item.nodeid} takes the session of Spark; mark it with {SPARK}")

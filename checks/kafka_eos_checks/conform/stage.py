@@ -586,7 +586,6 @@ class Stage:
             return Reply(error=answer["ErrorCode"], request=sent, response=shown(answer))
         self.member_id = answer["MemberId"]
         self.generation_shift = answer["GenerationId"] - 1
-        assignment = {"MemberId": self.member_id, "Assignment": b""}
         synced = self.wire.ask(
             "SyncGroup",
             {
@@ -596,7 +595,7 @@ class Stage:
                 "GroupInstanceId": row["GroupInstanceId"],
                 "ProtocolType": "consumer",
                 "ProtocolName": "range",
-                "Assignments": [assignment],
+                "Assignments": [{"MemberId": self.member_id}],  # of no bytes: nobody reads it
             },
             at,
         )

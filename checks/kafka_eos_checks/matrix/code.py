@@ -368,7 +368,8 @@ class Bench:
         If pytest itself ends otherwise than with a failed test, killed for want of memory or unable to start, that
         counts only if it ends so twice with the mutant and never without it. A test without an end counts only if it
         has one without the mutant, in the same time on this computer, and then again has none with the mutant in twice
-        the time: a computer may stand still for a while.
+        the time: a computer may stand still for a while. Long tests run after all others and by themselves, because the
+        longest one sets the time after which a test of a run has no end.
 
         Args:
             mutant: the mutant.
@@ -378,6 +379,10 @@ class Bench:
             UnusableCode: when the test fails without the mutant, too, or pytest ends otherwise than with a passed or a
                 failed test.
         """
+        quick = {name: seconds for name, seconds in tests.items() if _SLOWER * seconds <= _LEAST_TIMEOUT}
+        if quick and len(quick) < len(tests):
+            long = {name: seconds for name, seconds in tests.items() if name not in quick}
+            return self._fate(mutant, quick) or self._fate(mutant, long)
         limit = max([_LEAST_TIMEOUT, *(_SLOWER * seconds for seconds in tests.values())])
         suspected = ""
         while tests:
@@ -654,10 +659,10 @@ def reaching_tests(notes: Iterable[Mapping[str, Any]], file: str, lines: Iterabl
             known |= {tests[number] for number in numbers}
             later |= set(tests[min(numbers) :])
         seconds |= own["tests"]
-    mirroring = {f"test_{part}" for part in Path(file).with_suffix("").parts}
+    mirroring = f"test_{Path(file).stem}"
 
     def rank(name: str) -> tuple[bool, bool, float, str]:
-        return name not in known, Path(_file(name)).stem not in mirroring, seconds[name], name
+        return name not in known, Path(_file(name)).stem != mirroring, seconds[name], name
 
     return {name: seconds[name] for name in sorted(seconds if is_elsewhere else later, key=rank)}
 

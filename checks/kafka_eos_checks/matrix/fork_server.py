@@ -10,6 +10,7 @@ standard input ends, so do this process, its pytest, and all that this has start
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import sysconfig
@@ -23,6 +24,7 @@ from typing import Any, TextIO
 import pytest
 
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+MEMORY = 4 << 30  # bytes of data that each process of a pytest may have: a mutant may gather them without end
 _POLL = 0.005  # seconds
 _NO_REWRITING = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # of plugins that are imported already
 
@@ -50,7 +52,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
 
 
 def _become(request: Mapping[str, Any]) -> None:
-    """Make a forked process the one that a request asks for: with a group, output and environment of its own.
+    """Make a forked process the one that a request asks for: with a group, output, environment and limit of its own.
 
     The group ends when standard input does: there is no other request before the answer.
     """
@@ -65,6 +67,8 @@ def _become(request: Mapping[str, Any]) -> None:
     with Path(request["said"]).open("w", encoding="utf-8") as said, Path(os.devnull).open(encoding="utf-8") as nothing:
         for fileno, file in enumerate((nothing, said, said)):
             os.dup2(file.fileno(), fileno)
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most), most))
     os.environ.update(request["variables"])
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
 

@@ -141,16 +141,14 @@ class Identified:
     """The identities of an application's records.
 
     Attributes:
-        records: by role, one of the records, identified or not; None where there is none.
         inputs: by identity, the input that has it.
         hidden: the identities of inputs that are aborted or not yet committed.
         outputs: by identity, the outputs that have it, each with the name that tells it from others.
         appeared: whether an output with an identity is visible to readers of committed data.
-        blank: by role, the records without an identity that are visible, and the first of them.
+        blank: by role, the records without an identity, of the inputs those that are visible.
         rows: what the function gave, as columns of events.
     """
 
-    records: dict[str, StoredRecord] = field(default_factory=dict)
     inputs: dict[Hashable, StoredRecord] = field(default_factory=dict)
     hidden: set[Hashable] = field(default_factory=set)
     outputs: dict[Hashable, list[tuple[Hashable, StoredRecord]]] = field(default_factory=lambda: defaultdict(list))
@@ -159,6 +157,11 @@ class Identified:
     rows: list[dict[str, Any]] = field(default_factory=list)
     _texts: dict[Hashable, str] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
+
+    @property
+    def has_inputs(self) -> bool:
+        """Whether an input is visible, with an identity or without."""
+        return bool(self.inputs or self.blank[INPUT])
 
     def text(self, identity: Hashable) -> str:
         """An identity as text; different ones have different texts."""
@@ -185,7 +188,6 @@ def identify(logs: Iterable[PartitionLog], application: Application) -> Identifi
         elif log.topic in application.outputs:
             hidden = read_contents(log).hidden
             for record in records_of(log):
-                found.records[OUTPUT] = record
                 identity, which = _identity(record, application)
                 if identity is None:
                     found.blank[OUTPUT].append(record)
@@ -193,7 +195,7 @@ def identify(logs: Iterable[PartitionLog], application: Application) -> Identifi
                     found.outputs[identity].append((which, record))
                     found.appeared |= record.offset not in hidden
                     found.rows.append(_row(application, record, found.text(identity), which))
-    if INPUT in found.records:
+    if found.has_inputs:
         _check_identities(application, found)
     if application.identity is by_value:
         found.rows.clear()  # whoever judges sees the values
@@ -203,8 +205,6 @@ def identify(logs: Iterable[PartitionLog], application: Application) -> Identifi
 def _identify_inputs(log: PartitionLog, application: Application, found: Identified) -> None:
     hidden = read_contents(log).hidden
     for record in records_of(log):
-        if record.offset not in hidden:
-            found.records[INPUT] = record
         identity, which = _identity(record, application)
         if identity is None:
             found.blank[INPUT] += [] if record.offset in hidden else [record]
@@ -229,11 +229,11 @@ def _check_identities(application: Application, found: Identified) -> None:
     """
     by_hand = application.identity is not by_value
     for role, identified in ((INPUT, found.inputs), (OUTPUT, found.outputs)):
-        if role in found.records and not identified:
+        some = found.blank[role]
+        if some and not identified:
             what = "identity gives None for" if by_hand else "there is no value in"
-            raise WrongQuestion(f"{what} every {role}, for example {found.records[role]}: none is looked at")
-        if found.blank[role] and not by_hand:
-            some = found.blank[role]
+            raise WrongQuestion(f"{what} every {role}, for example {some[0]}: none is looked at")
+        if some and not by_hand:
             all_of_them = len(some) + (len(found.inputs) if role == INPUT else sum(map(len, found.outputs.values())))
             raise WrongQuestion(
                 f"{len(some)} of {all_of_them} {role}s have a null value and so no identity, for example {some[0]}: "
@@ -322,7 +322,7 @@ def examine(folder: Path, cluster: Cluster, application: Application | None, his
         remedy = "give the topics that it reads as inputs="
         check_names(application.inputs, application.outputs, application.group, known, remedy)
         identified = identify(find_logs(folder / DATA), application)
-        if INPUT not in identified.records:
+        if not identified.has_inputs:
             return Examined(f"no input in {', '.join(application.inputs)}: nothing was tested")
         if not (application.everything or identified.appeared or _has_moved(cluster, application)):
             what = "no committed output" if identified.outputs else "no output"

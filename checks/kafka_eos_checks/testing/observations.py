@@ -196,7 +196,8 @@ class Observed:
         partitions: dict[Attempt, set[Place]] = defaultdict(set)
         for ((group, place), _), attempts in self.requests.commits.items():
             for attempt in attempts if group == name else ():
-                partitions[attempt].add(place)
+                if attempt[1] is not None:  # in a transaction
+                    partitions[attempt].add(place)
         return Met(
             inputs=len(self.identified.inputs),
             committed=ended.count(True),
@@ -239,7 +240,7 @@ class Observed:
         It wrote for the application, or has written nothing: without its group's offsets it cannot begin.
         """
         began = self.requests.begun[left.name].order or 0
-        of_others = {each.transactional_id for each in self.events if each.topic or each.group} - self._own_ids
+        of_others = {each.transactional_id for each in self.events if each.topic} - self._own_ids
         for event in self.events:
             name = event.transactional_id
             is_start = (event.action, event.phase) == ("InitProducerId", "ok") and (event.order or 0) > began
@@ -519,7 +520,7 @@ class Observed:
             if source is None or len(wrote) < 2 or any(number is None for _, number in wrote):
                 continue
             (first, began), (later, again), *_ = wrote.items()
-            if why := self._why_again(source, first, later, self.events[began + 1 : again]):
+            if why := self._why_again(source, first, later, self.events[began:again]):
                 those = " and ".join(f"transaction {number} of {name!r}" for name, number in (first, later))
                 yield f"{those} wrote the output of {source}: {why}"
                 return

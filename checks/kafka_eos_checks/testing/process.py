@@ -50,8 +50,13 @@ class ServedProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
+        """End it as :meth:`end` does, so that what measures its lines can write them; kill it if it does not end."""
+        self._process.terminate()
+        try:
+            self._process.wait(ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._process.stdout.close()
 
     @property

@@ -501,8 +501,6 @@ def judge_releases(
     most_ms: int = DEFAULT_MAX_TIMEOUT_MS,
 ) -> list[Judged]:
     """The judgement of a client, and of each release of a Java client if they differ."""
-    if client in KINDS:
-        return [judge(client, given, most_ms=most_ms)]
     judged = [judge(client, given, release, most_ms) for release in releases]
     if len(judged) > 1 and all(each.to_json() == judged[0].to_json() for each in judged):
         return judged[:1]

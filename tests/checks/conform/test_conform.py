@@ -565,8 +565,10 @@ def test_a_divergence_shows_its_shortest_scenario_its_rule_and_a_diagram() -> No
     assert re.search(
         r"^  why: Leader!IsRetry.* \[spec/Leader.tla:\d+, reference/.*/leader.py:\d+\]$", told, re.MULTILINE
     )
-    assert "request: Produce v" in told
-    assert re.search(r"request: .*, a batch of producer \d+ epoch 0 sequence 0, plain$", told, re.MULTILINE)
+    assert "request: Produce v11 {TransactionalId: None, " in told
+    assert f"\n  response: {first.scenario[-1].response}\n  1. " in told
+    assert told.splitlines()[-1].startswith(f"  {len(first.scenario)}. ")
+    assert re.search(r"request: .*}, a batch of producer \d+ epoch 0 sequence 0, plain$", told, re.MULTILINE)
     drawn = ElementTree.fromstring(diagram(first))  # noqa: S314 - our own
     assert any("where the spec says" in text for text in drawn.itertext())
 
@@ -677,7 +679,12 @@ def test_a_report_is_printed_word_for_word(capsys: pytest.CaptureFixture[str]) -
     assert "\nNOT READ BACK  Fetch: [b]not offered\nNOT JUDGED  log (Fetch, read_uncommitted): 1 edges conform" in told
     assert "while markers were being written: nothing was asked" in told, "no batch outside of transactions waits"
     assert to_json(report)["not_judged"] == {"log (Fetch, read_uncommitted)": 1}
-    assert f"\n[b]roker:9092: {report.edges} edges at transaction version 2 (the cluster's: 2), " in told
+    counts = report.counts
+    assert (
+        f"\n[b]roker:9092: {report.edges} edges at transaction version 2 (the cluster's: 2), "
+        f"{counts.scenarios} scenarios, {counts.requests} requests, "
+        f"{counts.observations} states read back, 0 retries of a busy broker, {report.seconds:.1f} s\n" in told
+    )
     assert f"\nleft behind: {', '.join(report.left)}\n" in told
     assert "nothing was compared" not in told
     assert "so not judged" not in told
@@ -816,7 +823,9 @@ def test_a_version_that_the_cluster_does_not_have_ends_with_2(capsys: pytest.Cap
 def test_an_unreachable_cluster_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conform", "--bootstrap", f"127.0.0.1:{free_ports(1)[0]}", "--timeout", "2"]) == 2
     assert "refused" in capsys.readouterr().err
-    assert main(["conform", "--bootstrap", "nowhere"]) == 2
+    for version in "012":
+        assert main(["conform", "--bootstrap", "nowhere", "--transaction-version", version]) == 2
+        assert "nowhere" in capsys.readouterr().err, "the version is none that there is not"
 
 
 def test_an_api_that_a_broker_does_not_offer_is_not_supported() -> None:

@@ -150,6 +150,24 @@ def test_a_broker_that_leaves_transactions_open_diverges(monkeypatch: pytest.Mon
     assert told == {("CompleteAbort, 2 s after the transaction began", "Ongoing")}
 
 
+@pytest.mark.parametrize("error", [NoAnswer("late"), Unreachable("gone"), Unsupported("no")])
+def test_a_coordinator_that_does_not_tell_whether_a_transaction_has_ended_is_no_end_of_the_run(
+    error: Exception,
+) -> None:
+    def describe(_: str) -> None:
+        raise error
+
+    play: Any = SimpleNamespace(stage=SimpleNamespace(describe=describe))
+    run: Any = SimpleNamespace(
+        quotient=SimpleNamespace(mechanism=SimpleNamespace(transactional_ids=["A"])),
+        results={},
+        _result=lambda _edge, _play, reason: reason,
+    )
+    edge: Any = SimpleNamespace(name="timeout-edge")
+    assert not Interrupting._is_aborted(run, edge, play, 0.0)
+    assert run.results == {"timeout-edge": error}
+
+
 def test_a_broker_that_does_not_fence_whom_it_times_out_diverges() -> None:
     report = left_open(coordinators(AfterFence="AbortWithoutBump"), version=1)
     told = {each.what for result in report.differing() for each in result.differences}

@@ -61,6 +61,7 @@ def test_the_page_lists_conforming_diverging_and_skipped_brokers(
     assert "skipped: there is no &lt;toolchain&gt;" in page
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER, where the spec says NONE" in page
     assert "<svg" in page
+    assert page.endswith("</details></html>\n")
     assert "<script" not in page
     assert "forgetful" in capsys.readouterr().out
     assert (tmp_path / "p.json").exists()

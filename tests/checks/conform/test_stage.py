@@ -287,6 +287,18 @@ def test_the_offsets_of_all_partitions_are_asked_for_without_topics() -> None:
     assert rows == [{"RequireStable": True, "Groups": [{"GroupId": "prefix-group", "Topics": None}]}]
 
 
+def test_a_batch_is_told_with_its_producer_its_sequences_and_whether_it_is_in_a_transaction() -> None:
+    stage = staged(nothing)
+    one = stage.learn(Identity(producer_id=0, epoch=3), given(7000, 3))
+    for action, records, said in (
+        ("Produce", 1, "sequence 5, transactional"),
+        ("ProduceOutside", 2, "sequences 5 to 6, plain"),
+    ):
+        batch = Asked(request=Request(action), identity=one, sequence=5, count=records)
+        assert stage._batch_in_words(batch) == f", a batch of producer 7000 epoch 3 {said}"
+    assert stage._batch_in_words(Asked(request=Request("EndTxn", "A"))) == ""
+
+
 def test_a_leader_begins_a_segment_every_few_batches_of_a_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.time, "time_ns", lambda: 1_000_000)
     stage = staged(nothing)
@@ -924,6 +936,7 @@ SUBJECTS = {"Name", "Topic", "Index", "PartitionIndex", "GroupId", "Transactiona
 def test_an_answer_about_another_partition_group_or_transactional_id_is_no_answer(api: str) -> None:
     def read(answer: Any) -> object:
         stage = staged(lambda *_: answer, OffsetFetch=9)
+        stage.second_partition = 99  # an answer about this one, too, is about another than was asked about
         stage.places._known["leader", "topic", 0] = Address("127.0.0.1", 1)
         return READ[api](stage)
 

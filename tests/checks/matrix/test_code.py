@@ -193,6 +193,13 @@ def test_a_slow_computer_kills_no_mutant_and_an_endless_loop_does(
     assert bench._fate(endless, {test: 0.5}) == f"{code.NO_END} {test}"
 
 
+def test_a_long_test_gives_quick_ones_no_more_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Any] = []
+    monkeypatch.setattr(Bench, "_fails_with", lambda *given: tried.append(given[2:]) or "")
+    assert bench._fate(LEFT, {"a::long": 10.0, "a::quick": 0.5, "b::at_the_bound": 5.0}) == ""
+    assert tried == [(["a::quick", "b::at_the_bound"], 15.0, 5.5), (["a::long"], 30.0, 10.0)]
+
+
 def test_a_test_that_once_has_no_end_while_the_computer_stands_still_kills_no_mutant(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -420,7 +427,9 @@ def test_tests_that_execute_the_changed_line_are_run_alone(knowing: Bench, monke
     (tests / "test_a.py").write_text(
         "import os\n"
         "import found_beside\n"
+        "import pytest\n"
         "def test_nothing():\n"
+        f"    with pytest.raises(MemoryError):\n        bytearray({fork_server.MEMORY})\n"
         "    assert os.environ['ZONE'] == 'its own'\n"
         "    assert 'PYTHONDONTWRITEBYTECODE' not in os.environ\n",
         encoding="utf-8",
@@ -474,15 +483,29 @@ def test_tests_for_which_another_one_may_have_kept_what_the_line_gave_follow() -
 
 
 def test_tests_in_the_file_that_mirrors_the_module_come_first_then_quick_ones() -> None:
-    tests = {"room/test_a.py::test_1": 0.2, "room/test_a.py::test_2": 0.1, "room/test_rule.py::test_3": 0.3}
+    tests = {"room/test_room.py::test_1": 0.2, "room/test_room.py::test_2": 0.1, "room/test_rule.py::test_3": 0.3}
+    tests["room/test_a.py::test_4"] = 0.15
     notes = [
         {
             "tests": {name: seconds for name, seconds in tests.items() if name.startswith(file)},
             "reached": {"room/rule.py": {"5": numbers}},
         }
-        for file, numbers in (("room/test_a.py", [0, 1]), ("room/test_rule.py", [0]))
+        for file, numbers in (("room/test_room.py", [0, 1]), ("room/test_rule.py", [0]), ("room/test_a.py", [0]))
     ]
-    assert list(code.reaching_tests(notes, "room/rule.py", [5])) == list(tests)[::-1]
+    found = [name.partition("::")[2] for name in code.reaching_tests(notes, "room/rule.py", [5])]
+    assert found == ["test_3", "test_2", "test_4", "test_1"], "the room's own name is that of no module"
+
+
+def test_the_order_of_the_call_holds_in_one_process_and_long_files_come_first_in_several(
+    request: pytest.FixtureRequest,
+) -> None:
+    conftest: Any = request.config.pluginmanager.get_plugin(str(CLONE / "tests" / "conftest.py"))
+    files = [CLONE / "tests" / file for file in ("checks/conform/test_stage.py", *conftest.LONG[:2])]
+    items = [SimpleNamespace(path=file, get_closest_marker=lambda _: None) for file in files]
+    conftest.pytest_collection_modifyitems(SimpleNamespace(), items)
+    assert [item.path for item in items] == files
+    conftest.pytest_collection_modifyitems(SimpleNamespace(workerinput={}), items)
+    assert [item.path for item in items] == [*files[1:], files[0]]
 
 
 def test_nothing_of_a_room_is_imported_before_its_lines_are_counted(tmp_path: Path) -> None:

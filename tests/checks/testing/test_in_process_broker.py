@@ -129,10 +129,15 @@ def app(broker: InProcessBroker) -> Application:
 
 
 def found(broker: InProcessBroker, **options: Any) -> str:
-    """The broker's findings."""
+    """The broker's findings; the events that they name are in its history."""
     with pytest.raises(NotExactlyOnce) as caught:
         broker.assert_exactly_once(**{**EXACTLY_ONCE, **options})
-    return str(caught.value)
+    said = str(caught.value)
+    if named := {
+        int(number) for pair in re.findall(r"\bevents? (\d+)(?: and (\d+))?", said) for number in pair if number
+    }:
+        assert named <= {event.order for event in read_history(broker.folder / HISTORY)}
+    return said
 
 
 def copy_all(app: Application) -> None:
@@ -286,6 +291,13 @@ def test_an_offset_without_any_output_is_judged_although_the_test_ends_earlier(
 ) -> None:
     app.commit_offset(1)
     assert "input skipped: in-0 offset 0" in found(broker, everything=False)
+    app.ask("InitProducerId", 4, TransactionalId=None, TransactionTimeoutMs=1, ProducerId=-1, ProducerEpoch=-1)
+    met = broker.assert_exactly_once(
+        **EXACTLY_ONCE, everything=False, identity=lambda record: None if record.value == b"a" else record.value
+    )
+    assert met is not None
+    assert (met.committed, met.most_partitions) == (0, 0), "the offset is in no transaction"
+    assert met.started == 0, "a producer without transactional.id may be anybody's"
 
 
 def test_an_answer_that_was_dropped_is_written_down_as_not_delivered(broker: InProcessBroker) -> None:
@@ -969,7 +981,7 @@ def test_the_last_question_about_a_group_is_the_one_that_the_audit_asks(
         ({"outputs": ["out", "shipments"]}, "no topic 'shipments'; there are 'in', 'out'"),
         ({"inputs": "out", "outputs": "in"}, "group 'g' has committed no offset of 'out', but of 'in'"),
         ({"outputs": "in"}, "'in' is given as an input and as an output"),
-        ({"identity": lambda _: None}, "identity gives None for every input, for example in-0 offset 2"),
+        ({"identity": lambda _: None}, "identity gives None for every input, for example in-0 offset 0"),
         (
             {"identity": lambda record: record.value if record.topic == "in" else None},
             "identity gives None for every output, for example out-0 offset",

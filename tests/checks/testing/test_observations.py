@@ -18,7 +18,7 @@ from kafka_eos.server.network import Server
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.rules.applications import NOT_PROCESSED, OFFSET_ALONE, TWICE
+from kafka_eos_checks.audit.rules.applications import NOT_PROCESSED, OFFSET_ALONE, OUTPUT_ALONE, TWICE
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.testing import exactly_once
@@ -223,6 +223,8 @@ def test_only_an_output_without_its_offset_shows_an_offset_beyond_its_inputs(
     observed = observed_of(broker)
     assert [problem.name for problem in observed.problems([finding])] == ["offset beyond its inputs"]
     assert list(observed.problems([replace(finding, rule="torn transaction")])) == []
+    without = replace(observed, identified=replace(observed.identified, inputs={}))
+    assert list(without.problems([finding])) == list(without.hints(OUTPUT_ALONE, [finding])) == [], "of no known input"
 
 
 def test_a_transaction_that_is_left_open_is_found_if_everything_is_done(
@@ -329,11 +331,15 @@ def test_inputs_with_a_null_value_are_refused_unless_the_test_gives_identities(
     broker: InProcessBroker, app: Application
 ) -> None:
     copy_all(app)
-    write(broker, "in", Record(key=b"d"), Record(key=b"e", offset_delta=1))
+    headers = ((b"number", b"4"), (b"number", None))
+    write(broker, "in", Record(key=b"d"), Record(key=b"e", offset_delta=1, headers=headers))
     said = "2 of 5 inputs have a null value and so no identity, for example in-0 offset 3: they would not be looked at"
     with pytest.raises(WrongQuestion, match=re.escape(said)):
         broker.assert_exactly_once(**EXACTLY_ONCE)
-    broker.assert_exactly_once(**EXACTLY_ONCE, identity=lambda record: record.value)
+    seen: list[StoredRecord] = []
+    broker.assert_exactly_once(**EXACTLY_ONCE, identity=lambda record: seen.append(record) or record.value)
+    last = next(record for record in seen if record.key == b"e")
+    assert last == StoredRecord(topic="in", partition=0, offset=4, key=b"e", value=None, headers=headers)
 
 
 def test_outputs_with_a_null_value_are_refused_too(broker: InProcessBroker, app: Application) -> None:
@@ -592,6 +598,14 @@ def test_a_rebalance_between_the_batch_before_and_the_output_is_not_in_between(
     said = found(broker)
     assert "wrote the output of in-0 offset 1: " in said
     assert "rebalanced" not in said
+    observed, findings = observed_of(broker), audit.run([broker.folder]).findings
+    events = list(observed.events)
+    [joined] = [event for event in events if (event.action, event.phase) == ("JoinGroup", "ok")]
+    events.remove(joined)
+    wrote = [number for number, event in enumerate(events) if (event.topic, event.phase) == ("out", "ok")][1]
+    events.insert(wrote, joined)  # as if it came while the batch waited for its answer
+    [why] = replace(observed, events=events)._by_two(findings)
+    assert "rebalanced" not in why
 
 
 def test_an_output_without_its_offset_comes_before_the_inputs_that_were_processed_twice(
@@ -664,6 +678,7 @@ def test_outputs_before_and_after_a_rebalance_are_told(broker: InProcessBroker, 
     assert "rebalanced" not in found(broker), "the group had its members before the first of them"
     broker.advance(11)
     join(app, "g")
+    app.copy("a", 2)
     app.copy("a", 2)
     said = found(broker)
     assert re.search(

@@ -2,17 +2,26 @@
 
 import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
 
+from kafka_eos_checks.testing import process
 from kafka_eos_checks.testing.process import MOST_MEMORY, ServedProcess, peak_memory
 
 
 def test_the_server_ends_with_the_block() -> None:
     with ServedProcess() as server:
         assert server.is_alive
-    assert not server.is_alive
+    assert server._process.returncode == 0, "it was asked to end, and not killed"
+
+
+def test_a_server_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "ENDING_SECONDS", 0.01)
+    with ServedProcess() as server:
+        os.kill(server.pid, signal.SIGSTOP)
+    assert server._process.returncode == -signal.SIGKILL
 
 
 def test_a_server_that_cannot_start_is_reported(tmp_path: Path) -> None:

@@ -335,7 +335,8 @@ SPRING = "spring.kafka.producer."
         ("a.json", '{"spring.kafka.producer.acks": 1}', "; if acks is meant, give it by this name"),
         ("a.json", '["acks"]', "a.json: no JSON object; give one of names and values"),
         ("a.json", '{"acks": {"is": 1}}', "a.json: acks is neither text nor number nor truth value"),
-        ("a.json", "acks=1\n", "; give a JSON object of settings"),
+        ("a.json", "acks=1\n", "a.json: Expecting value: line 1 column 1 (char 0); give a JSON object of settings\n"),
+        ("a.json", "[" * 100_000, "a.json: maximum recursion depth exceeded"),
         ("a.properties", f"{SPRING}acks=1\nretries=3\n", "a.properties has names of Spring, which the client does not"),
     ],
 )
@@ -360,6 +361,8 @@ def test_an_object_of_settings_is_read_as_the_clients_read_it(
     )
     assert main(["settings", str(file)]) == 1
     assert "refused by librdkafka-producer: transactional.id, enable.idempotence: " in capsys.readouterr().out
+    assert main(["settings", str(tmp_path / "consumer.json")]) == 2
+    assert "No such file" in capsys.readouterr().err
 
 
 def test_single_settings_of_which_the_client_knows_none_cannot_be_used(capsys: pytest.CaptureFixture[str]) -> None:
@@ -417,7 +420,10 @@ def test_a_consumer_that_reads_uncommitted_is_warned(capsys: pytest.CaptureFixtu
     words = ["group.id=payd", "enable.auto.commit=false"]
     danger = "isolation.level is not read_committed: records of aborted and of open transactions are processed"
     assert main(["settings", *words]) == 0
-    assert capsys.readouterr().out.splitlines()[1].startswith(f"NO   {danger} (")
+    told = capsys.readouterr().out.splitlines()
+    assert told[1] == f"NO   {danger} (model HighWatermarkOnly shows it)"
+    assert told[2].startswith("yes  the reader is given every record up to the high watermark, ")
+    assert len(told) == 4, "a lack has no finding, and what follows is told"
     assert main(["settings", *words, "isolation.level=read_committed"]) == 0
     assert danger not in capsys.readouterr().out
 
