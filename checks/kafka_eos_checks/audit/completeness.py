@@ -321,7 +321,7 @@ def merged_segments(
         if not (source.one_moment or _told(source, log.directory).stopped) and _is_compacted(log):
             asked.append((log, each))
     merged: dict[PartitionLog, dict[str, str]] = defaultdict(dict)
-    for (log, each), names in zip(asked, ask(merged_into, asked), strict=True):
+    for (log, each), names in zip(asked, ask(merged_into, asked) if asked else (), strict=True):
         merged[log] |= dict.fromkeys(names, each.file)
     return {log: own for log, own in merged.items() if own}
 

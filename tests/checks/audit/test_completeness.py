@@ -720,7 +720,7 @@ def test_each_log_that_is_not_judged_has_a_row_and_is_named(cluster: Path) -> No
 
 def sealed(batch: RecordBatch) -> RecordBatch:
     """The batch with the CRC of what it has."""
-    return batch.compressed_by(CompressionType.NONE)
+    return batch._sealed()
 
 
 @pytest.mark.parametrize("left", [0, 1])
