@@ -314,7 +314,12 @@ def test_a_run_goes_on_where_it_was_ended_and_tries_errors_again(tmp_path: Path)
     ],
 )
 def test_the_command_ends_with_1_unless_all_is_as_expected(
-    outcomes: dict[str, Outcome], reasons: dict[str, str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    outcomes: dict[str, Outcome],
+    reasons: dict[str, str],
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def ended(mutant: Mutant, *_: object) -> Fate:
         default = Outcome.NOTICED if mutant.name else Outcome.NOT_NOTICED
@@ -331,6 +336,9 @@ def test_the_command_ends_with_1_unless_all_is_as_expected(
     if file.exists():
         assert json.loads(file.read_text())[0]["ok"] is (code == 0)
     assert main(["check", "broker-mutants", "two"]) == 2
+    capsys.readouterr()
+    assert main(["check", "broker-mutants", "--list"]) == 0
+    assert capsys.readouterr().out == "one: It is wrong.\n"
 
 
 @pytest.mark.broker
