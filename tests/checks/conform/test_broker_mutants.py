@@ -17,6 +17,7 @@ from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform import broker_mutants_command as command
 from kafka_eos_checks.conform.broker_mutants_command import (
     AFTER_RESTART,
+    AT_LEVEL_1,
     CONTROL,
     SOURCE,
     VERSION_1,
@@ -34,6 +35,7 @@ from kafka_eos_checks.conform.broker_mutants_command import (
     tried,
     verdict,
 )
+from kafka_eos_checks.conform.session import Target
 from kafka_eos_checks.conform.wire import NoAnswer
 from kafka_eos_checks.tla.result_cache import ResultCache
 
@@ -126,7 +128,8 @@ def test_the_first_edge_that_differs_is_told_at_once_and_the_connections_are_clo
 ) -> None:
     closed: list[bool] = []
     session = SimpleNamespace(edges=dict, wire=SimpleNamespace(close=lambda: closed.append(True)))
-    monkeypatch.setattr(command, "open_session", lambda _: session)
+    targets: list[Target] = []
+    monkeypatch.setattr(command, "open_session", lambda target: targets.append(target) or session)
 
     def conform(_: object, __: object, look: Callable[[str, int, list[str]], None]) -> None:
         look("transaction", 9, [])
@@ -135,8 +138,12 @@ def test_the_first_edge_that_differs_is_told_at_once_and_the_connections_are_clo
 
     monkeypatch.setattr(command, "conform", conform)
     broker: Any = SimpleNamespace(port=9092, node=1)
-    assert command.difference(broker, VERSION_2) == "edge one"
-    assert closed == [True]
+    for way in (VERSION_2, VERSION_1, AT_LEVEL_1):
+        assert command.difference(broker, way) == "edge one"
+    assert closed == [True] * 3
+    assert [(each.bootstrap, each.transaction_version) for each in targets] == [
+        ("127.0.0.1:9092", version) for version in (2, 1, 1)
+    ]
 
 
 @pytest.mark.parametrize(

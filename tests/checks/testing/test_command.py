@@ -295,6 +295,7 @@ def test_requests_and_answers_are_recorded(start: Callable[..., ServedProcess], 
     asked = Counter(event.detail["request"] for event in events if event.phase == "invoke")
     answers = [event for event in events if event.phase != "invoke" and "request" in event.detail]
     assert asked == Counter(event.detail["request"] for event in answers)
+    assert {event.detail["broker"] for event in answers} == {"1"}
     assert {event.action for event in events} - {event.action for event in answers} == {"Note", "WriteTxnMarkers"}
     notes = [(event.process, event.detail) for event in events if event.action == "Note"]
     assert notes == [("cluster", {"cluster": cluster_id(data)})]

@@ -654,6 +654,7 @@ def test_an_output_in_a_transaction_of_its_own_is_told_with_the_transaction_of_i
 ) -> None:
     broker.create_topic("more")
     app.produce("more", "a", "b", "c")
+    app.send_offset(3, group="another")
     app.end()
     restarted = Application(broker)
     join(restarted, "g")
