@@ -340,6 +340,7 @@ SPRING = "spring.kafka.producer."
         ("a.properties", "ack=1\n", "; give the client's own names; found: ack; did you mean acks?\n"),
         ("a.properties", "a1=\na2=\na3=\na4=\na5=\n", "found: a1, a2, a3, and 2 more\n"),
         ("a.properties", "# nothing\n", "a.properties has no settings; give a properties file of java-producer"),
+        *((f"a.{kind}", "acks: 1\n", f"a.{kind}: not read; give") for kind in ("yaml", "toml", "xml")),
         ("a.yml", "acks: 1\n", "a.yml: not read; give a properties file, or the client's own names as NAME=VALUE"),
         ("a.json", '{"spring.kafka.producer.acks": 1}', "; if acks is meant, give it by this name"),
         ("a.json", '["acks"]', "a.json: no JSON object; give one of names and values"),
