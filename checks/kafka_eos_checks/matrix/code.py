@@ -5,7 +5,7 @@ can be left out or mixed up. A sample is drawn with a seed: a place first, then 
 there. Annotations and their like are left out, because they do not change behaviour. Each mutant is written into a copy
 of the clone. There the tests of the module's room run that execute the changed lines, but none that start a JVM; on
 demand also those that do, and all tests that execute these lines. First come those in the file that mirrors the module,
-then the quick ones. A run of the tests without a mutant notes which tests these are.
+then the quick ones; tests of more than 5 s come last. A run without a mutant notes which tests these are.
 """
 
 import ast

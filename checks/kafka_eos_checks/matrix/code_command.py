@@ -2,13 +2,14 @@
 
 A sample of mutants is drawn with a seed, by place. Each is tried in a copy of the clone, by the tests of its room that
 execute the changed line and start no JVM, with --java by those that do, and with --whole by all tests of `make test`:
-first the tests in the file that mirrors the module, then the quick ones. A mutant that no test notices is a survivor,
-unless matrix/equivalent_code.toml says why no test can notice it. Such a one is tried all the same, and takes long,
-because every test that executes its line runs; --trust leaves that out. If no test is seen to execute the line, none is
-run, and the survivor's line says so. Nothing is seen of a process that is killed, that becomes another program, or that
-its test starts without the test's environment; nor of the tests that only --java or --whole would try. A test that
-fails now and then notices nothing: it has to fail twice with the mutant, and to pass again without it. Results are kept
-in build/checked/code, so unchanged mutants are not run again, and an interrupted call continues.
+first the tests in the file that mirrors the module, then the quick ones, and last those of more than 5 s. A mutant
+that no test notices is a survivor, unless matrix/equivalent_code.toml says why no test can notice it. Such a one is
+tried all the same, and takes long, because every test that executes its line runs; --trust leaves that out. If no test
+is seen to execute the line, none is run, and the survivor's line says so. Nothing is seen of a process that is killed,
+that becomes another program, or that its test starts without the test's environment; nor of the tests that only --java
+or --whole would try. A test that fails now and then notices nothing: it has to fail twice with the mutant, and to pass
+again without it. Results are kept in build/checked/code, so unchanged mutants are not run again, and an interrupted
+call continues.
 
 Kinds of changes: core/... are those of Cosmic Ray (operators, numbers, loops, decorators, exceptions). eos/Argument,
 Element, Operand and Statement leave one out, eos/Branch takes a condition for true or false, eos/Field and Parameter

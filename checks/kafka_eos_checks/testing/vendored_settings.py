@@ -62,6 +62,7 @@ def of_librdkafka() -> dict[str, Any]:
 
     [path] = Path(confluent_kafka.__file__).parents[1].glob("confluent_kafka.libs/librdkafka*")
     library, standard = ctypes.CDLL(str(path)), ctypes.CDLL(None)
+    library.rd_kafka_conf_new.restype = ctypes.c_void_p
     found: dict[str, Any] = {"release": confluent_kafka.libversion()[0], **{side: {} for side in SIDES.values()}}
     aliases: dict[str, str] = {}
     named: set[str] = set()
@@ -94,7 +95,6 @@ def _properties(library: ctypes.CDLL, standard: ctypes.CDLL) -> list[str]:
 
 
 def _takes(library: ctypes.CDLL, name: str, word: str) -> bool:
-    library.rd_kafka_conf_new.restype = ctypes.c_void_p
     library.rd_kafka_conf_set.argtypes = [
         ctypes.c_void_p,
         ctypes.c_char_p,
@@ -107,7 +107,6 @@ def _takes(library: ctypes.CDLL, name: str, word: str) -> bool:
 
 
 def _dumped(library: ctypes.CDLL) -> set[str]:
-    library.rd_kafka_conf_new.restype = ctypes.c_void_p
     library.rd_kafka_conf_dump.restype = ctypes.POINTER(ctypes.c_char_p)
     library.rd_kafka_conf_dump.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]
     size = ctypes.c_size_t()

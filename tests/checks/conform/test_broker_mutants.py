@@ -17,6 +17,7 @@ from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform import broker_mutants_command as command
 from kafka_eos_checks.conform.broker_mutants_command import (
     AFTER_RESTART,
+    AT_LEVEL_1,
     CONTROL,
     SOURCE,
     VERSION_1,
@@ -34,6 +35,7 @@ from kafka_eos_checks.conform.broker_mutants_command import (
     tried,
     verdict,
 )
+from kafka_eos_checks.conform.session import Target
 from kafka_eos_checks.conform.wire import NoAnswer
 from kafka_eos_checks.tla.result_cache import ResultCache
 
@@ -126,7 +128,8 @@ def test_the_first_edge_that_differs_is_told_at_once_and_the_connections_are_clo
 ) -> None:
     closed: list[bool] = []
     session = SimpleNamespace(edges=dict, wire=SimpleNamespace(close=lambda: closed.append(True)))
-    monkeypatch.setattr(command, "open_session", lambda _: session)
+    targets: list[Target] = []
+    monkeypatch.setattr(command, "open_session", lambda target: targets.append(target) or session)
 
     def conform(_: object, __: object, look: Callable[[str, int, list[str]], None]) -> None:
         look("transaction", 9, [])
@@ -135,8 +138,12 @@ def test_the_first_edge_that_differs_is_told_at_once_and_the_connections_are_clo
 
     monkeypatch.setattr(command, "conform", conform)
     broker: Any = SimpleNamespace(port=9092, node=1)
-    assert command.difference(broker, VERSION_2) == "edge one"
-    assert closed == [True]
+    for way in (VERSION_2, VERSION_1, AT_LEVEL_1):
+        assert command.difference(broker, way) == "edge one"
+    assert closed == [True] * 3
+    assert [(each.bootstrap, each.transaction_version) for each in targets] == [
+        ("127.0.0.1:9092", version) for version in (2, 1, 1)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +321,12 @@ def test_a_run_goes_on_where_it_was_ended_and_tries_errors_again(tmp_path: Path)
     ],
 )
 def test_the_command_ends_with_1_unless_all_is_as_expected(
-    outcomes: dict[str, Outcome], reasons: dict[str, str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    outcomes: dict[str, Outcome],
+    reasons: dict[str, str],
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def ended(mutant: Mutant, *_: object) -> Fate:
         default = Outcome.NOTICED if mutant.name else Outcome.NOT_NOTICED
@@ -331,6 +343,9 @@ def test_the_command_ends_with_1_unless_all_is_as_expected(
     if file.exists():
         assert json.loads(file.read_text())[0]["ok"] is (code == 0)
     assert main(["check", "broker-mutants", "two"]) == 2
+    capsys.readouterr()
+    assert main(["check", "broker-mutants", "--list"]) == 0
+    assert capsys.readouterr().out == "one: It is wrong.\n"
 
 
 @pytest.mark.broker

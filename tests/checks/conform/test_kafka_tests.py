@@ -152,19 +152,22 @@ def test_a_test_that_needs_a_brokers_internals_is_no_failure_of_the_broker() -> 
     assert f'"{INSIDES}"' in (SOURCES / "KafkaTests.java").read_text(encoding="utf-8")
 
 
+LONG = f"HeartbeatRequestTest.testThatHasAName{'AsLongAsALine' * 8}"
+
+
 def played(outcomes: dict[str, Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every test of a run end as told, by peer."""
 
     def run(start: StartCluster, selected: list[str], log: Path) -> list[Ended]:
         assert selected == ["kafka.server.HeartbeatRequestTest"]
         peer = SERVER if start is served else KAFKA
-        return [Ended("HeartbeatRequestTest.test", outcomes[peer], "a < b\n at c")]
+        return [Ended(LONG, outcomes[peer], "a < b\n at c")]
 
     monkeypatch.setattr(command, "run_tests", run)
 
 
 def test_the_page_and_the_json_show_both_and_a_difference_without_a_reason_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page, rows = tmp_path / "page.html", tmp_path / "rows.json"
     call = ["check", "kafka-tests", "--only", "HeartbeatRequestTest", "--out", str(page), "--json", str(rows)]
@@ -173,11 +176,12 @@ def test_the_page_and_the_json_show_both_and_a_difference_without_a_reason_fails
     played({SERVER: FAILED, KAFKA: PASSED}, monkeypatch)
     assert cli.main(call) == 1
     told = json.loads(rows.read_text(encoding="utf-8"))
-    assert told["faults"] == ["HeartbeatRequestTest.test: differs, and nothing says why"]
+    assert told["faults"] == [f"{LONG}: differs, and nothing says why"]
+    assert f"\nFAIL {LONG}: differs, and nothing says why\n" in capsys.readouterr().out
     [row] = told["tests"]
     why = {SERVER: "a < b", KAFKA: "a < b"}
     outcomes = {SERVER: "FAILS", KAFKA: "passes"}
-    assert row == {"test": "HeartbeatRequestTest.test", "outcomes": outcomes, "why": why, "reason": None}
+    assert row == {"test": LONG, "outcomes": outcomes, "why": why, "reason": None}
     assert "a &lt; b" in page.read_text(encoding="utf-8")
     assert cli.main(["check", "kafka-tests", "--only", "Nothing*"]) == 2
 

@@ -16,12 +16,13 @@ from kafka_eos_checks.conform.mechanisms import (
     Mechanism,
     Request,
     _asked_before,
+    _members,
     _place_in_transaction,
     _relation,
     _sequence,
 )
 from kafka_eos_checks.conform.quotient import Edge, Quotient
-from kafka_eos_checks.conform.visible import NONE
+from kafka_eos_checks.conform.visible import DATA, FIRST, NONE, SECOND
 
 from .test_behaviours import VERSION_1, taken, taken_from
 
@@ -150,3 +151,32 @@ def test_producers_get_their_ids_one_after_another_before_anything_else_is_asked
     then = list(mechanism.requests(state))
     assert then
     assert not any(request.action.startswith("Init") for request in then)
+
+
+def test_a_place_tells_which_members_have_the_partition_since_when_and_are_behind() -> None:
+    def place(first: tuple[int, bool], second: tuple[int, bool] | None) -> str:
+        """Of members, each with the epochs since its assignment and whether it still has the partition."""
+        given = {who: of for who, of in zip((FIRST, SECOND), (first, second), strict=True) if of is not None}
+        members = {
+            who: SimpleNamespace(
+                epoch=given[who][0] + 1 if who in given else 0,
+                assigned={DATA} if who in given and given[who][1] else set(),
+                revoking={DATA} if who in given and not given[who][1] else set(),
+                assignment_epochs={DATA: 1},
+            )
+            for who in (FIRST, SECOND)
+        }
+        membership = SimpleNamespace(members=members, epoch=3)
+        group = SimpleNamespace(members=lambda: given)
+        state: Any = SimpleNamespace(broker=SimpleNamespace(membership=membership), group=group)
+        return _members(state)
+
+    assert [place((since, True), None) for since in range(4)] == [
+        "first has the partition since this epoch, behind; second no member",
+        "first has the partition since the last epoch, behind; second no member",
+        "first has the partition since before the last epoch; second no member",
+        "first has the partition since before the last epoch; second no member",
+    ]
+    assert place((2, False), (2, True)) == (
+        "first gives up the partition since before the last epoch; second has the partition since before the last epoch"
+    )

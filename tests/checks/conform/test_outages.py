@@ -166,6 +166,9 @@ def test_a_coordinator_that_does_not_tell_whether_a_transaction_has_ended_is_no_
     edge: Any = SimpleNamespace(name="timeout-edge")
     assert not Interrupting._is_aborted(run, edge, play, 0.0)
     assert run.results == {"timeout-edge": error}
+    for state in ("Empty", "CompleteAbort", "CompleteCommit"):
+        play.stage.describe = lambda _, state=state: {"TransactionState": state}
+        assert Interrupting._is_aborted(run, edge, play, 0.0)
 
 
 def test_a_broker_that_does_not_fence_whom_it_times_out_diverges() -> None:

@@ -10,10 +10,11 @@ import pytest
 from rich.console import Console
 
 from kafka_eos_checks.conform import result
+from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, TRANSACTIONS, Request
 from kafka_eos_checks.conform.quotient import Edge, explored
 from kafka_eos_checks.conform.result import Report, diagram, table, to_json, write_junit
-from kafka_eos_checks.conform.run import Difference, Found, Result
+from kafka_eos_checks.conform.run import Counts, Difference, Found, Result
 from kafka_eos_checks.drawing.sequence_diagram import Kind
 
 from .test_behaviours import VERSION_2
@@ -35,6 +36,7 @@ def test_junit_tells_what_differs_or_why_nothing_is_known(tmp_path: Path) -> Non
         SimpleNamespace(found=Found.DIVERGES, differences=differs, reason="", **given),
         SimpleNamespace(found=Found.UNKNOWN, differences=[], reason="no answer in time", **given),
         SimpleNamespace(found=Found.CONFORMS, differences=[], reason="", **given),
+        SimpleNamespace(found=Found.KNOWN, differences=[], reason="", **given | {"known": "first-sequence"}),
     ]
     report: Any = SimpleNamespace(
         results=dict(enumerate(results)), quotients=[SimpleNamespace(mechanism=edge.mechanism)], client=2, target="t"
@@ -42,9 +44,15 @@ def test_junit_tells_what_differs_or_why_nothing_is_known(tmp_path: Path) -> Non
     write_junit(tmp_path / "junit.xml", report)
     root = ElementTree.parse(tmp_path / "junit.xml").getroot()  # noqa: S314 - our own file
     [suite] = root.iter("testsuite")
-    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["3", "1", "1", "0"]
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "0"]
     said = [(child.tag, child.get("message")) for case in root.iter("testcase") for child in case]
-    assert said == [("failure", "answer: LOST; offset: LOST"), ("error", "no answer in time")]
+    assert said == [
+        ("failure", "answer: LOST; offset: LOST"),
+        ("error", "no answer in time"),
+        ("system-out", None),
+    ]
+    known = known_differences()["first-sequence"]
+    assert [each.text for each in root.iter("system-out")] == [f"{known.title} {known.reason} ({known.source})"]
 
 
 @pytest.mark.parametrize("known", ["", "a rule"])
@@ -121,6 +129,7 @@ def reported(*results: Result) -> Report:
         quotients=[explored(TRANSACTIONS, VERSION_2)],
         results={one.edge.name: one for one in results},
         seconds=1.2345,
+        counts=Counts(scenarios=1, requests=2, retries=3, disturbed=4, observations=5),
     )
 
 
@@ -143,6 +152,8 @@ def test_json_tells_of_each_edge_what_was_found_and_why_and_of_each_graph_how_la
     assert len(internal) > 1
     assert (graph["edges"], graph["internal_edges"]) == (len(edges) - len(internal), len(internal))
     assert (told["edges"], told["seconds"]) == (3, 1.23)
+    counts = ("scenarios", "requests", "retries", "disturbed", "observations")
+    assert [told[name] for name in counts] == [1, 2, 3, 4, 5]
     assert told["found"] == {
         "conforms": 1,
         "known difference": 1,

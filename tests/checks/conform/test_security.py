@@ -1,6 +1,7 @@
 """Client properties, and logging in."""
 
 import ssl
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,9 @@ def test_a_name_with_the_marks_of_scram_is_escaped() -> None:
     with pytest.raises(EOFError):
         security.authenticate(login, exchange)
     assert sent[0].startswith(b"n,,n=a=3Db=2Cc,r=")
+    with pytest.raises(EOFError):
+        security.authenticate(replace(login, mechanism="PLAIN"), exchange)
+    assert sent[1:] == [b"\0a=b,c\0p"]
 
 
 @pytest.mark.parametrize(

@@ -297,6 +297,7 @@ def test_a_batch_is_told_with_its_producer_its_sequences_and_whether_it_is_in_a_
         batch = Asked(request=Request(action), identity=one, sequence=5, count=records)
         assert stage._batch_in_words(batch) == f", a batch of producer 7000 epoch 3 {said}"
     assert stage._batch_in_words(Asked(request=Request("EndTxn", "A"))) == ""
+    assert module.shown({"A": [{"B": b"ab"}, None], "C": "d\n e"}) == "{A: [{B: 2 bytes}, None], C: d e}"
 
 
 def test_a_leader_begins_a_segment_every_few_batches_of_a_scenario(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,8 +295,10 @@ def test_requests_and_answers_are_recorded(start: Callable[..., ServedProcess], 
     asked = Counter(event.detail["request"] for event in events if event.phase == "invoke")
     answers = [event for event in events if event.phase != "invoke" and "request" in event.detail]
     assert asked == Counter(event.detail["request"] for event in answers)
+    assert {event.detail["broker"] for event in answers} == {"1"}
     assert {event.action for event in events} - {event.action for event in answers} == {"Note", "WriteTxnMarkers"}
-    assert [event.detail for event in events if event.action == "Note"] == [{"cluster": cluster_id(data)}]
+    notes = [(event.process, event.detail) for event in events if event.action == "Note"]
+    assert notes == [("cluster", {"cluster": cluster_id(data)})]
     ends = [event.detail["committed"] for event in events if (event.action, event.phase) == ("EndTxn", "ok")]
     assert (ends[0], set(ends[1:])) == (False, {True})
     offsets = {(e.topic, e.partition, e.offset) for e in events if (e.action, e.phase) == ("Produce", "ok")}

@@ -1035,8 +1035,9 @@ def test_a_test_in_which_nothing_was_processed_has_tested_nothing(broker: InProc
 def test_a_group_at_the_first_input_that_is_left_has_tested_nothing(broker: InProcessBroker, app: Application) -> None:
     deleted = {"Name": "in", "Partitions": [{"PartitionIndex": 0, "Offset": 2}]}
     app.ask("DeleteRecords", 2, Topics=[deleted], TimeoutMs=1000)
-    app.commit_offset(2)
-    assert found(broker, everything=False).endswith("no offset committed past an input: nothing was tested")
+    for offset in (1, 2):
+        app.commit_offset(offset)
+        assert found(broker, everything=False).endswith("no offset committed past an input: nothing was tested")
     app.commit_offset(3)
     assert "input skipped: in-0 offset 2" in found(broker, everything=False)
 

@@ -16,6 +16,7 @@ from kafka_eos_checks.testing.settings_command import (
     REQUIRABLE,
     STREAMS,
     judge,
+    known_names,
 )
 
 EOS = {"processing.guarantee": "exactly_once_v2"}
@@ -182,11 +183,18 @@ def test_a_properties_file_is_read_and_settings_that_are_not_checked_are_named(
     assert "not checked: bootstrap.servers" in told.err
     answer = json.loads(told.out)
     assert answer["accepted"]
-    assert [row["model"] for row in answer["guarantees"]] == [
-        "RefinesAtLeastOnce",
-        "IdempotentProducer",
-        "ResendAfterRestart",
+    assert [(row["model"], row["holds"]) for row in answer["guarantees"]] == [
+        ("RefinesAtLeastOnce", True),
+        ("IdempotentProducer", True),
+        ("ResendAfterRestart", False),
     ]
+    assert answer["guarantees"][0] == {
+        "holds": True,
+        "words": REQUIRABLE["RefinesAtLeastOnce"].words,
+        "model": "RefinesAtLeastOnce",
+        "findings": [],
+        "cure": None,
+    }
     assert answer["ignored"] == answer["missing"] == []
     assert answer["unchecked"] == ["bootstrap.servers"]
 
@@ -196,6 +204,7 @@ def test_kafka_streams_uses_what_the_clients_use_that_it_makes() -> None:
     judged = judge("streams", {**given, "producer.key.serializer": "S", "state.dir": "d", "producer.group.id": "g"})
     assert judged.ignored == ("producer.group.id", "state.dirr")
     assert judged.unchecked == ("producer.key.serializer", "state.dir", "topic.retention.ms")
+    assert known_names("streams") >= {"application.id", "linger.ms", "isolation.level"}
     assert judge("java-producer", given).ignored == (
         "main.consumer.max.poll.records",
         "processing.guarantee",
@@ -331,6 +340,7 @@ SPRING = "spring.kafka.producer."
         ("a.properties", "ack=1\n", "; give the client's own names; found: ack; did you mean acks?\n"),
         ("a.properties", "a1=\na2=\na3=\na4=\na5=\n", "found: a1, a2, a3, and 2 more\n"),
         ("a.properties", "# nothing\n", "a.properties has no settings; give a properties file of java-producer"),
+        *((f"a.{kind}", "acks: 1\n", f"a.{kind}: not read; give") for kind in ("yaml", "toml", "xml")),
         ("a.yml", "acks: 1\n", "a.yml: not read; give a properties file, or the client's own names as NAME=VALUE"),
         ("a.json", '{"spring.kafka.producer.acks": 1}', "; if acks is meant, give it by this name"),
         ("a.json", '["acks"]', "a.json: no JSON object; give one of names and values"),
