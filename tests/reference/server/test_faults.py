@@ -374,6 +374,7 @@ def rule_for(fate: str) -> Rule:
         ({"Topics": [{"Name": "u", "Partitions": [{"Offset": 7}]}]}, Subjects((("u", -1),), (), ())),
         ({"KeyType": 1, "CoordinatorKeys": ["x", "y"]}, Subjects((), ("x", "y"), ())),
         ({"KeyType": 0, "Key": "g"}, Subjects((), (), ("g",))),
+        ({"TransactionalId": None, "GroupId": "", "KeyType": 1, "Key": ""}, Subjects((), (), ())),
     ],
 )
 def test_what_a_request_names_is_found(row: Message, subjects: Subjects) -> None:

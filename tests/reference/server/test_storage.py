@@ -294,9 +294,13 @@ def test_a_new_partition_has_the_files_of_kafkas(tmp_path: Path) -> None:
     directory = Directory(folder)
     assert directory.cluster_id("proposed") == "proposed"
     directory.close()
-    (folder / "t-0" / "partition.metadata").write_text("version: 0\n", encoding="ascii")
-    with pytest.raises(DamagedLog, match=r"t-0/partition\.metadata: no topic id"):
-        Cluster(addresses, storage=Directory(folder), now=0)
+    for damaged, why in (
+        ("version: 0\n", "no topic id"),
+        (f"version: 0\ntopic_id: \u00e4{encoded}\n", "'ascii' codec"),
+    ):
+        (folder / "t-0" / "partition.metadata").write_text(damaged, encoding="utf-8")
+        with pytest.raises(DamagedLog, match=rf"t-0/partition\.metadata: {why}"):
+            Cluster(addresses, storage=Directory(folder), now=0)
 
 
 def test_producer_ids_follow_one_another_from_block_to_block() -> None:
