@@ -137,20 +137,23 @@ def test_an_empty_checkpoint_of_epochs_has_none(make: Make, tmp_path: Path) -> N
     make(storage=Directory(tmp_path))
 
 
+NO_ASCII = "'ascii' codec can't decode byte 0xff in position {}: ordinal not in range(128)"
+
+
 @pytest.mark.parametrize(
-    ("file", "content"),
+    ("file", "content", "why"),
     [
-        ("t-0/leader-epoch-checkpoint", b"0\n2\n0 0\n"),
-        ("log-start-offset-checkpoint", b"0\n1\nt 0\n"),
-        ("log-start-offset-checkpoint", b"0\n1\nt 0 \xff\n"),
-        ("producer-ids", b""),
-        ("producer-ids", b"\xff\n"),
+        ("t-0/leader-epoch-checkpoint", b"0\n2\n0 0\n", "at byte 0: version [0] and count [2] before 1 lines"),
+        ("log-start-offset-checkpoint", b"0\n1\nt 0\n", "not enough values to unpack (expected 3, got 2)"),
+        ("log-start-offset-checkpoint", b"0\n1\nt 0 \xff\n", NO_ASCII.format(8)),
+        ("producer-ids", b"", "invalid literal for int() with base 10: ''"),
+        ("producer-ids", b"\xff\n", NO_ASCII.format(0)),
     ],
 )
-def test_a_damaged_file_is_named(file: str, content: bytes, make: Make, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(file: str, content: bytes, why: str, make: Make, tmp_path: Path) -> None:
     leave(make, tmp_path)
     (tmp_path / file).write_bytes(content)
-    with pytest.raises(DamagedLog, match=file):
+    with pytest.raises(DamagedLog, match=f"^{re.escape(f'{tmp_path / file}: {why}')}$"):
         make(storage=Directory(tmp_path))
 
 

@@ -225,8 +225,9 @@ def test_an_element_is_added_to_a_list_once(wire: Wire) -> None:
 
 def test_a_value_is_told_in_its_usual_spelling(wire: Wire) -> None:
     given = {"cleanup.policy": "compact, compact", "max.message.bytes": "+02000 ", "preallocate": "TRUE"}
+    given |= {"compression.type": " gzip "}
     create(wire, **{name.replace(".", "_"): text for name, text in given.items()})
-    assert [value(wire, TOPIC, "n", name)[0] for name in given] == ["compact", "2000", "true"]
+    assert [value(wire, TOPIC, "n", name)[0] for name in given] == ["compact", "2000", "true", "gzip"]
     alter(wire, BROKER, "", message_max_bytes="+02000 ")
     assert value(wire, BROKER, "1", "message.max.bytes")[0] == "2000"
 
@@ -797,7 +798,7 @@ def test_partitions_of_one_name_with_two_topic_ids_are_damage(other: str, make: 
     metadata = tmp_path / "n-1" / "partition.metadata"
     own = metadata.read_text(encoding="utf-8").partition("topic_id: ")[2].split()[0]
     metadata.write_text(metadata.read_text(encoding="utf-8").replace(own, other), encoding="utf-8")
-    with pytest.raises(DamagedLog, match="n-1: its topic id is not that of the topic's other partitions"):
+    with pytest.raises(DamagedLog, match=r"^n-1: its topic id is not that of the topic's other partitions$"):
         make(storage=Directory(tmp_path))
 
 

@@ -186,8 +186,10 @@ def test_what_is_no_request_closes_the_connection_with_a_reason_in_the_log_and_n
 ) -> None:
     async def test(running: Running) -> None:
         client, bystander = await running.connect(), await running.connect()
-        client.writer.write(data)
+        later = CODEC.write_request("Metadata", 9, 1, "test", {"Topics": [{"Name": "later"}]})
+        client.writer.write(data + struct.pack(">i", len(later)) + later)
         assert await client.receive() is None
+        assert "later" not in running.server.cluster.topics
         assert (await bystander.ask("ApiVersions", 3))["ErrorCode"] == 0
 
     with caplog.at_level("INFO"):
