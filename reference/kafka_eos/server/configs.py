@@ -121,7 +121,8 @@ class Config:
         default: Kafka's default, as text.
         wrong: the check of a value.
         broker: its name in brokers; None if they have none.
-        default_name: the name of the default there, and its value; None where none is told.
+        default_name: the name of the default there, and its value; None if there is none. That of another configuration
+            is told only behind a value of this one.    Kafka: ConfigHelper.configSynonyms.
     """
 
     name: str
@@ -388,7 +389,7 @@ class Configs:
             ):
                 if name in values and (source is not Source.STATIC_BROKER or values[name] != config.default):
                     found.append(Synonym(name, values[name], source))
-        if config.default_name is not None:
+        if config.default_name is not None and (found or config.default_name[0] == name):
             found.append(Synonym(*config.default_name, Source.DEFAULT))
         return found
 

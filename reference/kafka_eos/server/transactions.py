@@ -166,7 +166,8 @@ class Coordinators:
         producer_ids: the source of producer ids.
         machine: the class of the machines.
         known: the state by transactional.id.
-        loading: the partitions of ``__transaction_state`` that their new leader has not read yet, and until when.
+        loading: the partitions that their new leader has not read yet, and until when; those of other topics than
+            ``__transaction_state`` do not matter.
         delayed: the time until which no marker of a transactional.id is written, in milliseconds since the epoch.
     """
 

@@ -128,6 +128,28 @@ def test_topics_have_the_configurations_of_kafka_with_what_they_inherit(wire: Wi
     assert list(found) == sorted(found)
 
 
+# Kafka: DynamicBrokerConfig.brokerConfigSynonyms; a configuration of brokers, and the one that its default follows from
+FOLLOWING = {
+    "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms", str((1 << 63) - 1)),
+    "retention.ms": ("log.retention.ms", "log.retention.hours", "168"),
+    "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours", "0"),
+    "segment.ms": ("log.roll.ms", "log.roll.hours", "168"),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_a_default_of_another_configuration_is_told_behind_a_value_only(wire: Wire, name: str) -> None:
+    """Kafka: ConfigHelper.configSynonyms."""
+    own, other, default = FOLLOWING[name]
+    for changes, expected in (({}, []), ({own: "5000"}, [(own, "5000", 3), (other, default, 5)])):
+        assert alter(wire, BROKER, "", **changes) == E.NONE
+        for kind, resource, key in ((TOPIC, "t", name), (BROKER, "1", own)):
+            asked = {"ResourceType": kind, "ResourceName": resource, "ConfigurationKeys": [key]}
+            [row] = wire.ask("DescribeConfigs", 4, Resources=[asked], IncludeSynonyms=True)["Results"]
+            [found] = row["Configs"]
+            assert [(each["Name"], each["Value"], each["Source"]) for each in found["Synonyms"]] == expected
+
+
 LARGEST = (1 << 63) - 1
 # of a topic without own configurations: value, type, and what it inherits
 DESCRIBED: dict[str, tuple[str, int, list[tuple[str, str]]]] = {
@@ -139,7 +161,7 @@ DESCRIBED: dict[str, tuple[str, int, list[tuple[str, str]]]] = {
     "delete.retention.ms": ("86400000", 5, [("log.cleaner.delete.retention.ms", "86400000")]),
     "file.delete.delay.ms": ("60000", 5, [("log.segment.delete.delay.ms", "60000")]),
     "flush.messages": (str(LARGEST), 5, [("log.flush.interval.messages", str(LARGEST))]),
-    "flush.ms": (str(LARGEST), 5, [("log.flush.scheduler.interval.ms", str(LARGEST))]),
+    "flush.ms": (str(LARGEST), 5, []),
     "follower.replication.throttled.replicas": ("", 7, []),
     "index.interval.bytes": ("4096", 3, [("log.index.interval.bytes", "4096")]),
     "leader.replication.throttled.replicas": ("", 7, []),
@@ -158,11 +180,11 @@ DESCRIBED: dict[str, tuple[str, int, list[tuple[str, str]]]] = {
     "remote.log.delete.on.disable": ("false", 1, []),
     "remote.storage.enable": ("false", 1, []),
     "retention.bytes": ("-1", 5, [("log.retention.bytes", "-1")]),
-    "retention.ms": ("604800000", 5, [("log.retention.hours", "168")]),
+    "retention.ms": ("604800000", 5, []),
     "segment.bytes": ("1073741824", 3, [("log.segment.bytes", "1073741824")]),
     "segment.index.bytes": ("10485760", 3, [("log.index.size.max.bytes", "10485760")]),
-    "segment.jitter.ms": ("0", 5, [("log.roll.jitter.hours", "0")]),
-    "segment.ms": ("604800000", 5, [("log.roll.hours", "168")]),
+    "segment.jitter.ms": ("0", 5, []),
+    "segment.ms": ("604800000", 5, []),
     "unclean.leader.election.enable": ("false", 1, [("unclean.leader.election.enable", "false")]),
 }
 # Kafka: LogConfig.CONFIG_DEF; the default, and the least value that is accepted

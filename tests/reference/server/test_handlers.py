@@ -56,6 +56,8 @@ def test_every_api_has_a_handler_and_versions_that_clients_negotiate() -> None:
     assert sorted(messages()) == sorted(served_codec().messages())
     text = files("kafka_eos.server").joinpath(FILE).read_text(encoding="utf-8")
     assert compact(reversed(json.loads(text))) == text
+    told = {"name": "x", "about": "y", "fields": [{"name": "z", "about": "of a field"}]}
+    assert compact([told]) == '[\n{"name":"x","fields":[{"name":"z"}]}\n]\n'
     assert of_newest() == ("TxnOffsetCommitRequest", "TxnOffsetCommitResponse")
 
 

@@ -381,7 +381,11 @@ def test_an_error_costs_the_connection_of_a_client_that_waits_for_no_answer(
     with caplog.at_level("INFO"):
         client.send("Produce", 9, Acks=0, TopicData=[{"Name": "t", "PartitionData": [{"Index": 0, "Records": batch}]}])
         assert client.ask("ListGroups", 4) is None
-    assert "connection from 127.0.0.1 closed: Produce with acks=0: NOT_ENOUGH_REPLICAS" in caplog.messages
+        client = connect(cluster)
+        client.send("Produce", 9, Acks=0, TopicData=[{"Name": "t", "PartitionData": [{"Index": 7, "Records": batch}]}])
+        assert client.ask("ListGroups", 4) is None
+    for error in ("NOT_ENOUGH_REPLICAS", "UNKNOWN_TOPIC_OR_PARTITION"):
+        assert f"connection from 127.0.0.1 closed: Produce with acks=0: {error}" in caplog.messages
     assert end_offset(cluster) == 0
 
 
