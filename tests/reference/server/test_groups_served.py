@@ -884,6 +884,24 @@ def stable_with_instance(wire: Wire) -> tuple[str, str]:
     return leader, str(late["MemberId"])
 
 
+def test_a_leader_stays_the_leader_when_another_member_leaves(wire: Wire) -> None:
+    first = join(wire, GroupInstanceId="i")
+    assert first is not None
+    others = [named(wire), named(wire)]
+    for member in others:
+        assert join(wire, member) is None
+    join(wire, first["MemberId"], GroupInstanceId="i")
+    sync(wire, first["MemberId"], 2, {})
+    again = join(wire, GroupInstanceId="i")
+    assert again is not None
+    left = wire.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": others[0]}])
+    assert left["Members"][0]["ErrorCode"] == E.NONE
+    assert join(wire, again["MemberId"], GroupInstanceId="i") is None
+    row = join(wire, others[1])
+    assert row is not None
+    assert row["Leader"] == again["MemberId"]
+
+
 @pytest.mark.parametrize("version", [5, 9])
 def test_an_instance_that_starts_again_has_the_assignment_it_had_and_nobody_joins_again(
     wire: Wire, version: int

@@ -171,6 +171,8 @@ def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest_version(ve
         (struct.pack(">ihhh", 7, 18, 0, 0) + b"\0", "a frame of 7 bytes"),
         (struct.pack(">i", 2**31 - 1), f"a frame of {2**31 - 1} bytes"),
         (struct.pack(">ihhi", 8, 999, 0, 1), "API 999 version 0 is not known"),
+        (struct.pack(">ihhi", 8, -1, 0, 1), "API -1 version 0 is not known"),
+        (struct.pack(">ihhi", 8, 0, -1, 1), "API 0 version -1 is not known; Produce is, from 3 to 13"),
         (struct.pack(">ihhi", 8, 0, 99, 1), "API 0 version 99 is not known; Produce is, from 3 to 13"),
         (struct.pack(">ihhi", 8, 22, 6, 1), "API 22 version 6 is not known; InitProducerId is, from 0 to 5"),
         (struct.pack(">ihhih", 10, 3, 1, 1, 500), "Metadata version 1: at byte 10: 500 bytes announced, 0 left"),

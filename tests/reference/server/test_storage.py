@@ -312,6 +312,13 @@ def test_producer_ids_follow_one_another_from_block_to_block() -> None:
     assert reserved == [7 + PRODUCER_ID_BLOCK, 7 + 2 * PRODUCER_ID_BLOCK]
 
 
+def test_the_largest_producer_id_that_is_taken_leaves_room_for_a_block() -> None:
+    reserved: list[int] = []
+    ids = ProducerIds(7, reserved.append)
+    ids.pass_over([(1 << 63) - 1])
+    assert (ids.allocate(), reserved) == ((1 << 63) - 1 - PRODUCER_ID_BLOCK, [(1 << 63) - 1])
+
+
 def test_producer_ids_are_reserved_before_one_is_given(tmp_path: Path) -> None:
     assert Directory(tmp_path).reserved_producer_ids() == 0
     Directory(tmp_path).reserve_producer_ids(1_000)
