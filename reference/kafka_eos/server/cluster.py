@@ -511,7 +511,7 @@ class Cluster:
         """
         self.gone[node] = until
         led = [leader for leader in self.leaders() if leader.node == node]
-        self.transactions.loading |= {leader.name: until for leader in led if leader.topic == TRANSACTION_STATE}
+        self.transactions.loading |= {leader.name: until for leader in led}
         for leader in led:
             heir = next(iter(self.in_sync(leader)), self.next_broker(node))
             self.move_leader(leader.topic, leader.partition, to or heir)

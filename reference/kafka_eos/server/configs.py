@@ -121,7 +121,8 @@ class Config:
         default: Kafka's default, as text.
         wrong: the check of a value.
         broker: its name in brokers; None if they have none.
-        default_name: the name of the default there, and its value; None where none is told.
+        default_name: the name of the default there, and its value; None if there is none. That of another configuration
+            is told only behind a value of this one.    Kafka: ConfigHelper.configSynonyms.
     """
 
     name: str
@@ -190,20 +191,24 @@ _COMPRESSIONS = {
 _TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 
 
-def _config(name: str, kind: ConfigType, default: object, wrong: Check = _anything, broker: str = "") -> Config:
+def _config(
+    name: str,
+    kind: ConfigType,
+    default: object,
+    wrong: Check = _anything,
+    broker: str = "",
+    from_other: tuple[str, str] | None = None,
+) -> Config:
+    """A configuration. The default of a broker may follow from another configuration, given with its own default."""
     text = str(default)
-    known = (broker, text) if broker else None
+    known = from_other or ((broker, text) if broker else None)
     return Config(name=name, type=kind, default=text, wrong=wrong, broker=broker or None, default_name=known)
-
-
-def _without_default(name: str, kind: ConfigType, default: object, wrong: Check, broker: str) -> Config:
-    """A configuration whose broker default follows from another configuration."""
-    return Config(name=name, type=kind, default=str(default), wrong=wrong, broker=broker)
 
 
 _BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 _DOUBLE, _LIST = ConfigType.DOUBLE, ConfigType.LIST
 _LEADER, _FOLLOWER = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+_FLUSHES = "log.flush.scheduler.interval.ms", str(LARGEST_LONG)
 
 TOPIC_CONFIGS: Mapping[str, Config] = {
     config.name: config
@@ -216,7 +221,7 @@ TOPIC_CONFIGS: Mapping[str, Config] = {
         _config("delete.retention.ms", _LONG, 86_400_000, _in_range(0), "log.cleaner.delete.retention.ms"),
         _config("file.delete.delay.ms", _LONG, 60_000, _in_range(0), "log.segment.delete.delay.ms"),
         _config("flush.messages", _LONG, LARGEST_LONG, _in_range(1), "log.flush.interval.messages"),
-        _without_default("flush.ms", _LONG, LARGEST_LONG, _in_range(0), "log.flush.interval.ms"),
+        _config("flush.ms", _LONG, LARGEST_LONG, _in_range(0), "log.flush.interval.ms", _FLUSHES),
         _config(_FOLLOWER, _LIST, "", _throttled(_FOLLOWER)),
         _config("index.interval.bytes", _INT, 4096, _in_range(0), "log.index.interval.bytes"),
         _config(_LEADER, _LIST, "", _throttled(_LEADER)),
@@ -239,18 +244,11 @@ TOPIC_CONFIGS: Mapping[str, Config] = {
         _config("remote.log.delete.on.disable", _BOOLEAN, "false"),
         _config("remote.storage.enable", _BOOLEAN, "false"),
         _config("retention.bytes", _LONG, -1, _anything, "log.retention.bytes"),
-        Config(
-            name="retention.ms",
-            type=_LONG,
-            default="604800000",
-            wrong=_in_range(-1),
-            broker="log.retention.ms",
-            default_name=("log.retention.hours", "168"),
-        ),
+        _config("retention.ms", _LONG, 604_800_000, _in_range(-1), "log.retention.ms", ("log.retention.hours", "168")),
         _config("segment.bytes", _INT, 1 << 30, _in_range(1 << 20), "log.segment.bytes"),
         _config("segment.index.bytes", _INT, 10 << 20, _in_range(4), "log.index.size.max.bytes"),
-        _without_default("segment.jitter.ms", _LONG, 0, _in_range(0), "log.roll.jitter.ms"),
-        _without_default("segment.ms", _LONG, 604_800_000, _in_range(1), "log.roll.ms"),
+        _config("segment.jitter.ms", _LONG, 0, _in_range(0), "log.roll.jitter.ms", ("log.roll.jitter.hours", "0")),
+        _config("segment.ms", _LONG, 604_800_000, _in_range(1), "log.roll.ms", ("log.roll.hours", "168")),
         _config("unclean.leader.election.enable", _BOOLEAN, "false", _anything, "unclean.leader.election.enable"),
     )
 }
@@ -391,7 +389,7 @@ class Configs:
             ):
                 if name in values and (source is not Source.STATIC_BROKER or values[name] != config.default):
                     found.append(Synonym(name, values[name], source))
-        if config.default_name is not None:
+        if config.default_name is not None and (found or config.default_name[0] == name):
             found.append(Synonym(*config.default_name, Source.DEFAULT))
         return found
 

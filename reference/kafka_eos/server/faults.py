@@ -70,24 +70,21 @@ _ENDS_CONNECTIONS = frozenset({Fault.KILL_BROKER, Fault.RESTART})
 _SELECTING = ("api", "client", "topic", "transactional-id", "group", "broker")
 _CHOOSING = ("nth", "chance", "at-most")
 # The further keys that a rule of each fault may have, and those that it must have.
-_OPTIONS: Mapping[Fault, tuple[frozenset[str], frozenset[str]]] = {
-    fault: (frozenset(may), frozenset(must))
-    for fault, may, must in (
-        (Fault.DROP_ANSWER, (), ()),
-        (Fault.WITHHOLD, (), ()),
-        (Fault.CLOSE, (), ()),
-        (Fault.DELAY, ("seconds",), ("seconds",)),
-        (Fault.REPEAT, ("seconds",), ()),
-        (Fault.OVERTAKE, ("seconds",), ("seconds",)),
-        (Fault.ERROR, ("error",), ("error", "api")),
-        (Fault.MOVE_LEADER, ("to", "when"), ()),
-        (Fault.MOVE_COORDINATOR, ("to", "when"), ()),
-        (Fault.TIME_OUT_TRANSACTION, ("when",), ()),
-        (Fault.DELAY_MARKERS, ("seconds", "when"), ("seconds",)),
-        (Fault.KILL_BROKER, ("seconds", "to", "when"), ("seconds",)),
-        (Fault.RESTART, ("when",), ()),
-        (Fault.ADVANCE_CLOCK, ("seconds", "when"), ("seconds",)),
-    )
+_OPTIONS: Mapping[Fault, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    Fault.DROP_ANSWER: ((), ()),
+    Fault.WITHHOLD: ((), ()),
+    Fault.CLOSE: ((), ()),
+    Fault.DELAY: (("seconds",), ("seconds",)),
+    Fault.REPEAT: (("seconds",), ()),
+    Fault.OVERTAKE: (("seconds",), ("seconds",)),
+    Fault.ERROR: (("error",), ("api", "error")),
+    Fault.MOVE_LEADER: (("to", "when"), ()),
+    Fault.MOVE_COORDINATOR: (("to", "when"), ()),
+    Fault.TIME_OUT_TRANSACTION: (("when",), ()),
+    Fault.DELAY_MARKERS: (("seconds", "when"), ("seconds",)),
+    Fault.KILL_BROKER: (("seconds", "to", "when"), ("seconds",)),
+    Fault.RESTART: (("when",), ()),
+    Fault.ADVANCE_CLOCK: (("seconds", "when"), ("seconds",)),
 }
 
 
@@ -385,8 +382,9 @@ def rule_of(table: Mapping[str, Any], where: str) -> Rule:
     for key in table:
         if key not in known:
             raise MalformedPlan(f"{where}: unknown key {key!r} of {fault}; it may have {', '.join(sorted(known))}")
-    for key in sorted(must - table.keys()):
-        raise MalformedPlan(f"{where}: {fault} needs {key!r}: {_VALUES[key][1]}")
+    for key in must:
+        if key not in table:
+            raise MalformedPlan(f"{where}: {fault} needs {key!r}: {_VALUES[key][1]}")
     values = {key: _value(key, value, where) for key, value in table.items() if key != "do"}
     if fault is Fault.ERROR and values["api"] not in REFUSABLE:
         raise MalformedPlan(f"{where}: api = {values['api']!r} has no answer that is only an error; choose another one")

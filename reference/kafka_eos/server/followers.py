@@ -332,8 +332,7 @@ class ConsumerGroups:
             group.join(follower, partitions)
             self._watch(group, follower)
         else:
-            if follower.member_id != member_id:
-                group.rename(follower, member_id)
+            group.rename(follower, member_id)
             is_new = any(subscribe(follower, said.topics, ""))
             if turns_back:  # in the epoch that the group has: Kafka's record of the next one is not replayed yet
                 is_stale = is_new or group.assigned_epoch < group.epoch

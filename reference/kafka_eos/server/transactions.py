@@ -166,7 +166,8 @@ class Coordinators:
         producer_ids: the source of producer ids.
         machine: the class of the machines.
         known: the state by transactional.id.
-        loading: the partitions of ``__transaction_state`` that their new leader has not read yet, and until when.
+        loading: the partitions that their new leader has not read yet, and until when; those of other topics than
+            ``__transaction_state`` do not matter.
         delayed: the time until which no marker of a transactional.id is written, in milliseconds since the epoch.
     """
 
@@ -285,11 +286,10 @@ class Coordinators:
         names, self._unfinished = self._unfinished, {}
         self.delayed = {name: until for name, until in self.delayed.items() if until > now}
         for name in names:
-            transactional = self.known.get(name)
             if name in self.delayed or self.is_loading(name):
                 self._unfinished[name] = None
-            elif transactional is not None:
-                self._finish(transactional, now)
+            else:
+                self._finish(self.known[name], now)
 
     def _finish(self, transactional: TransactionalId, now: int) -> None:
         """Spec: TransactionCoordinator!WriteMarker, CompleteTransaction."""
@@ -308,7 +308,7 @@ class Coordinators:
             if error is ErrorCode.NONE:
                 machine = machine.write_marker(partition)
         transactional.machine = machine
-        if machine.metadata.state in PREPARED_STATES and machine.may_complete():
+        if machine.may_complete():
             self._take(transactional, machine.complete_transaction(), now)
 
     # --- between machine and log -------------------------------------------------------------------------------------

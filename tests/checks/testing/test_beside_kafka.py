@@ -499,6 +499,8 @@ STEPS: dict[str, list[Step]] = {
         ("Incremental", BROKER, "1", [("message.max.bytes", DELETE, None)]),
         ("Incremental", TOPIC, "T", [(SIZE, DELETE, None)]),
         ("Incremental", BROKER, "", [("message.max.bytes", DELETE, None)]),
+        ("Incremental", BROKER, "", [("log.flush.interval.ms", SET, "5000"), ("log.roll.ms", SET, "6000")]),
+        ("Incremental", BROKER, "", [("log.flush.interval.ms", DELETE, None), ("log.roll.ms", DELETE, None)]),
         ("Incremental", BROKER, "1", [("log.cleanup.policy", APPEND, "compact")]),
         ("Incremental", BROKER, "1", [("log.cleanup.policy", DELETE, None)]),
         ("Incremental", BROKER, "", [("producer.id.expiration.ms", SET, "4000")]),
@@ -515,9 +517,11 @@ STEPS: dict[str, list[Step]] = {
         ("Incremental", BROKER, "x", [("message.max.bytes", SET, "5")]),
     ],
 }  # fmt: skip
-DESCRIBED = (POLICY, SIZE, "flush.ms", "min.compaction.lag.ms", "max.compaction.lag.ms")
+DESCRIBED = (POLICY, SIZE, "flush.ms", "segment.ms", "min.compaction.lag.ms", "max.compaction.lag.ms")
 DESCRIBED_OF_BROKERS = (
     "message.max.bytes",
+    "log.flush.interval.ms",
+    "log.roll.ms",
     "log.cleanup.policy",
     "producer.id.expiration.ms",
     "transaction.partition.verification.enable",
@@ -1157,6 +1161,24 @@ def test_an_instance_that_turns_a_group_back_with_another_subscription_rejoins_a
         again = ask(port, "JoinGroup", 7, row | {"MemberId": joined["MemberId"]})
         found.append([joined["GenerationId"], synced["ErrorCode"], again["ErrorCode"], again["GenerationId"]])
     assert found == [expected] * 2
+
+
+@pytest.mark.parametrize("member", ["", "a"], ids=["without its id", "with its id"])
+def test_an_instance_that_was_away_is_back_by_the_classic_protocol_as_in_kafka(both: Both, member: str) -> None:
+    topic, found = both.topic(partitions=4), []
+    metadata = b"\0\1" + served_codec().write("ConsumerProtocolSubscription", 1, {"Topics": [topic]})
+    for port in both.ports.values():
+        group = GroupAt(port, f"away-{member}", topic)
+        group.beat("a", 0, InstanceId="i")
+        group.beat("b", 0)
+        group.beat("a", -2, InstanceId="i")
+        row = {"GroupId": group.name, "GroupInstanceId": "i", "MemberId": member, "ProtocolType": "consumer"}
+        row |= {"SessionTimeoutMs": 60_000, "RebalanceTimeoutMs": 60_000}
+        joined = once_ready(port, "JoinGroup", 7, row | {"Protocols": [{"Name": "range", "Metadata": metadata}]})
+        [told] = ask(port, "ConsumerGroupDescribe", 1, {"GroupIds": [group.name]})["Groups"]
+        epochs = {each["InstanceId"]: each["MemberEpoch"] for each in told["Members"]}
+        found.append((joined["ErrorCode"], joined["GenerationId"], epochs))
+    assert found == [(E.NONE, 3, {"i": 3, None: 3})] * 2
 
 
 Stored = dict[tuple[str, str], Message | None]

@@ -116,7 +116,77 @@ def test_records_have_the_time_of_their_append_where_the_topic_says_so(wire: Wir
     assert row["Topics"][0]["Partitions"][0]["Offset"] == 0
 
 
+def test_topics_have_the_configurations_of_kafka_with_what_they_inherit(wire: Wire) -> None:
+    """Kafka: LogConfig, ServerTopicConfigSynonyms, DynamicBrokerConfig.brokerConfigSynonyms."""
+    resource = {"ResourceType": TOPIC, "ResourceName": "t", "ConfigurationKeys": None}
+    [row] = wire.ask("DescribeConfigs", 4, Resources=[resource], IncludeSynonyms=True)["Results"]
+    found = {
+        each["Name"]: (each["Value"], each["ConfigType"], [(s["Name"], s["Value"]) for s in each["Synonyms"]])
+        for each in row["Configs"]
+    }
+    assert found == DESCRIBED
+    assert list(found) == sorted(found)
+
+
+# Kafka: DynamicBrokerConfig.brokerConfigSynonyms; a configuration of brokers, and the one that its default follows from
+FOLLOWING = {
+    "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms", str((1 << 63) - 1)),
+    "retention.ms": ("log.retention.ms", "log.retention.hours", "168"),
+    "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours", "0"),
+    "segment.ms": ("log.roll.ms", "log.roll.hours", "168"),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_a_default_of_another_configuration_is_told_behind_a_value_only(wire: Wire, name: str) -> None:
+    """Kafka: ConfigHelper.configSynonyms."""
+    own, other, default = FOLLOWING[name]
+    for changes, expected in (({}, []), ({own: "5000"}, [(own, "5000", 3), (other, default, 5)])):
+        assert alter(wire, BROKER, "", **changes) == E.NONE
+        for kind, resource, key in ((TOPIC, "t", name), (BROKER, "1", own)):
+            asked = {"ResourceType": kind, "ResourceName": resource, "ConfigurationKeys": [key]}
+            [row] = wire.ask("DescribeConfigs", 4, Resources=[asked], IncludeSynonyms=True)["Results"]
+            [found] = row["Configs"]
+            assert [(each["Name"], each["Value"], each["Source"]) for each in found["Synonyms"]] == expected
+
+
 LARGEST = (1 << 63) - 1
+# of a topic without own configurations: value, type, and what it inherits
+DESCRIBED: dict[str, tuple[str, int, list[tuple[str, str]]]] = {
+    "cleanup.policy": ("delete", 7, [("log.cleanup.policy", "delete")]),
+    "compression.gzip.level": ("-1", 3, [("compression.gzip.level", "-1")]),
+    "compression.lz4.level": ("9", 3, [("compression.lz4.level", "9")]),
+    "compression.type": ("producer", 2, [("compression.type", "producer")]),
+    "compression.zstd.level": ("3", 3, [("compression.zstd.level", "3")]),
+    "delete.retention.ms": ("86400000", 5, [("log.cleaner.delete.retention.ms", "86400000")]),
+    "file.delete.delay.ms": ("60000", 5, [("log.segment.delete.delay.ms", "60000")]),
+    "flush.messages": (str(LARGEST), 5, [("log.flush.interval.messages", str(LARGEST))]),
+    "flush.ms": (str(LARGEST), 5, []),
+    "follower.replication.throttled.replicas": ("", 7, []),
+    "index.interval.bytes": ("4096", 3, [("log.index.interval.bytes", "4096")]),
+    "leader.replication.throttled.replicas": ("", 7, []),
+    "local.retention.bytes": ("-2", 5, [("log.local.retention.bytes", "-2")]),
+    "local.retention.ms": ("-2", 5, [("log.local.retention.ms", "-2")]),
+    "max.compaction.lag.ms": (str(LARGEST), 5, [("log.cleaner.max.compaction.lag.ms", str(LARGEST))]),
+    "max.message.bytes": ("1048588", 3, [("message.max.bytes", "1048588")]),
+    "message.timestamp.after.max.ms": ("3600000", 5, [("log.message.timestamp.after.max.ms", "3600000")]),
+    "message.timestamp.before.max.ms": (str(LARGEST), 5, [("log.message.timestamp.before.max.ms", str(LARGEST))]),
+    "message.timestamp.type": ("CreateTime", 2, [("log.message.timestamp.type", "CreateTime")]),
+    "min.cleanable.dirty.ratio": ("0.5", 6, [("log.cleaner.min.cleanable.ratio", "0.5")]),
+    "min.compaction.lag.ms": ("0", 5, [("log.cleaner.min.compaction.lag.ms", "0")]),
+    "min.insync.replicas": ("1", 3, [("min.insync.replicas", "1")]),
+    "preallocate": ("false", 1, [("log.preallocate", "false")]),
+    "remote.log.copy.disable": ("false", 1, []),
+    "remote.log.delete.on.disable": ("false", 1, []),
+    "remote.storage.enable": ("false", 1, []),
+    "retention.bytes": ("-1", 5, [("log.retention.bytes", "-1")]),
+    "retention.ms": ("604800000", 5, []),
+    "segment.bytes": ("1073741824", 3, [("log.segment.bytes", "1073741824")]),
+    "segment.index.bytes": ("10485760", 3, [("log.index.size.max.bytes", "10485760")]),
+    "segment.jitter.ms": ("0", 5, []),
+    "segment.ms": ("604800000", 5, []),
+    "unclean.leader.election.enable": ("false", 1, [("unclean.leader.election.enable", "false")]),
+}
 # Kafka: LogConfig.CONFIG_DEF; the default, and the least value that is accepted
 NUMBERS = {
     "compression.lz4.level": (9, 1),
@@ -177,8 +247,9 @@ def test_an_element_is_added_to_a_list_once(wire: Wire) -> None:
 
 def test_a_value_is_told_in_its_usual_spelling(wire: Wire) -> None:
     given = {"cleanup.policy": "compact, compact", "max.message.bytes": "+02000 ", "preallocate": "TRUE"}
+    given |= {"compression.type": " gzip "}
     create(wire, **{name.replace(".", "_"): text for name, text in given.items()})
-    assert [value(wire, TOPIC, "n", name)[0] for name in given] == ["compact", "2000", "true"]
+    assert [value(wire, TOPIC, "n", name)[0] for name in given] == ["compact", "2000", "true", "gzip"]
     alter(wire, BROKER, "", message_max_bytes="+02000 ")
     assert value(wire, BROKER, "1", "message.max.bytes")[0] == "2000"
 
@@ -212,6 +283,9 @@ def test_a_compacted_topic_needs_keys(wire: Wire) -> None:
 
 
 def test_timestamps_are_within_bounds(wire: Wire) -> None:
+    create(wire, "late", message_timestamp_after_max_ms="20")
+    records = [Record(), Record(timestamp_delta=21, offset_delta=1)]
+    assert send(wire, "late", records=records, base_timestamp=NOW)["ErrorCode"] == E.INVALID_TIMESTAMP
     create(wire, message_timestamp_before_max_ms="10", message_timestamp_after_max_ms="20")
     errors = {lag: send(wire, base_timestamp=NOW + lag)["ErrorCode"] for lag in (-11, -10, 0, 20, 21)}
     assert errors == {-11: E.INVALID_TIMESTAMP, -10: E.NONE, 0: E.NONE, 20: E.NONE, 21: E.INVALID_TIMESTAMP}
@@ -734,7 +808,7 @@ def test_partitions_of_one_name_with_two_topic_ids_are_damage(other: str, make: 
     metadata = tmp_path / "n-1" / "partition.metadata"
     own = metadata.read_text(encoding="utf-8").partition("topic_id: ")[2].split()[0]
     metadata.write_text(metadata.read_text(encoding="utf-8").replace(own, other), encoding="utf-8")
-    with pytest.raises(DamagedLog, match="n-1: its topic id is not that of the topic's other partitions"):
+    with pytest.raises(DamagedLog, match=r"^n-1: its topic id is not that of the topic's other partitions$"):
         make(storage=Directory(tmp_path))
 
 

@@ -319,6 +319,9 @@ def test_a_pattern_that_is_dropped_before_it_is_resolved_makes_a_new_epoch_at_on
     assert beat(wire, "a", 0)["MemberEpoch"] == 2
     for pattern, epoch in (("u.*", 2), ("v.*", 2), ("", 3)):
         assert beat(wire, "a", 2, SubscribedTopicRegex=pattern)["MemberEpoch"] == epoch
+    wire.topic("u")
+    wire.wait(1)
+    assert parts(beat(wire, "a", 3, set(), RebalanceTimeoutMs=5_000, SubscribedTopicNames=["t"])) == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize(

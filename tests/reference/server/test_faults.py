@@ -144,8 +144,9 @@ def test_a_fault_has_the_options_that_it_needs_and_no_others(fault: str) -> None
     values = {"seconds": 1, "to": 1, "when": "before", "error": "NOT_COORDINATOR", "api": "EndTxn"}
     given = {key: values[key] for key in must}
     assert rule_of({"do": fault, **given}, "here").fault == fault
+    expected = {"seconds": "seconds, 0 or more$", "error": ".* such as", "api": ".* such as"}
     for key in must:
-        with pytest.raises(MalformedPlan, match=f"here: {fault} needs '{key}': "):
+        with pytest.raises(MalformedPlan, match=f"^here: {fault} needs '{key}': {expected[key]}"):
             rule_of({"do": fault, **{name: each for name, each in given.items() if name != key}}, "here")
 
 
@@ -267,7 +268,7 @@ def test_a_rule_says_which_requests_it_is_about() -> None:
 def test_a_rule_may_name_any_broker_that_is_there() -> None:
     rules = [rule_of({"do": "move-leader", "to": to}, "f") for to in (1, 2, 3)]
     check_brokers(rules[:2], 2, "f")
-    with pytest.raises(MalformedPlan, match="there is no broker 3; give brokers=3"):
+    with pytest.raises(MalformedPlan, match=r"^f: move-leader any request: there is no broker 3; give brokers=3$"):
         check_brokers(rules, 2, "f")
 
 
@@ -374,6 +375,7 @@ def rule_for(fate: str) -> Rule:
         ({"Topics": [{"Name": "u", "Partitions": [{"Offset": 7}]}]}, Subjects((("u", -1),), (), ())),
         ({"KeyType": 1, "CoordinatorKeys": ["x", "y"]}, Subjects((), ("x", "y"), ())),
         ({"KeyType": 0, "Key": "g"}, Subjects((), (), ("g",))),
+        ({"TransactionalId": None, "GroupId": "", "KeyType": 1, "Key": ""}, Subjects((), (), ())),
     ],
 )
 def test_what_a_request_names_is_found(row: Message, subjects: Subjects) -> None:

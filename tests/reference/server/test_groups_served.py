@@ -11,6 +11,7 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.group_coordinator import GroupCoordinator
+from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.server.cluster import CONSUMER_OFFSETS, Limits, Machines, Settings
 from kafka_eos.server.groups import CommittedOffset
 from kafka_eos.server.storage import Directory
@@ -232,16 +233,22 @@ def test_only_the_first_generation_does_not_wait_for_a_member_that_was_given_an_
     assert [row["GenerationId"] for row in wire.late] == [2, 2]
 
 
-def test_the_protocol_that_most_prefer_is_chosen_among_those_that_all_know(make: Make) -> None:
-    wire = make(settings=Settings(group_initial_delay_ms=1))
+def test_the_protocol_that_most_prefer_is_chosen_among_those_that_all_know(make: Make, tmp_path: Path) -> None:
+    wire = make(settings=Settings(group_initial_delay_ms=1), storage=Directory(tmp_path))
     one, two = named(wire), named(wire)
     assert join(wire, one, names=("sticky", "range")) is None
     assert join(wire, two, names=("range",)) is None
     wire.wait(2)
     assert [row["ProtocolName"] for row in wire.late] == ["range", "range"]
+    [leader] = {row["Leader"] for row in wire.late}
+    assert [each["Metadata"] for row in wire.late for each in row["Members"]] == [b"range", b"range"]
     refused = join(wire, "", names=("other",))
     assert refused is not None
     assert refused["ErrorCode"] == E.INCONSISTENT_GROUP_PROTOCOL
+    sync(wire, leader, 1, {})
+    for each in (wire, Wire(wire.cluster.restarted())):
+        [group] = each.ask("DescribeGroups", 5, Groups=["g"])["Groups"]
+        assert [member["MemberMetadata"] for member in group["Members"]] == [b"range", b"range"]
 
 
 def test_a_member_that_does_not_rejoin_in_time_is_removed(wire: Wire) -> None:
@@ -567,6 +574,21 @@ def test_partitions_that_are_not_there_are_told_as_such_whatever_the_coordinator
     assert told("TxnOffsetCommit", 5, who | {"ProducerEpoch": 7}, "nope", "t") == [unknown, E.INVALID_PRODUCER_EPOCH]
     assert told("TxnOffsetCommit", 5, who | {"ProducerEpoch": 7}, "nope") == [unknown]
     assert told("OffsetCommit", 8, member, "nope") == [unknown]
+    _, producer_id, epoch = wire.init("y")
+    other = {"TransactionalId": "y", "GroupId": "g", "ProducerId": producer_id, "ProducerEpoch": epoch}
+    for topic, state in (("nope", "Empty"), ("t", "Ongoing")):
+        told("TxnOffsetCommit", 5, other, topic)
+        [found] = wire.ask("DescribeTransactions", 0, TransactionalIds=["y"])["TransactionStates"]
+        assert found["TransactionState"] == state, "without a partition no transaction begins"
+
+
+def test_offsets_of_an_epoch_that_has_passed_are_refused_where_the_coordinator_is_not_asked(make: Make) -> None:
+    wire = make(machines=Machines(leaders=LeaderRules(verification=False)))
+    wire.topic()
+    old, new = wire.init()[1:], wire.init()[1:]
+    assert [commit_in_transaction(wire, who, 5) for who in (new, old)] == [E.NONE, E.INVALID_PRODUCER_EPOCH]
+    wire.end(new)
+    assert wire.cluster.groups.fetch("g", "t-0", False)[1] is None, "the coordinator knows no partition of it"
 
 
 def test_offsets_of_an_aborted_transaction_are_gone(wire: Wire) -> None:
@@ -860,6 +882,24 @@ def stable_with_instance(wire: Wire) -> tuple[str, str]:
     wire.late.clear()
     sync(wire, leader, 2, {leader: b"one", late["MemberId"]: b"two"})
     return leader, str(late["MemberId"])
+
+
+def test_a_leader_stays_the_leader_when_another_member_leaves(wire: Wire) -> None:
+    first = join(wire, GroupInstanceId="i")
+    assert first is not None
+    others = [named(wire), named(wire)]
+    for member in others:
+        assert join(wire, member) is None
+    join(wire, first["MemberId"], GroupInstanceId="i")
+    sync(wire, first["MemberId"], 2, {})
+    again = join(wire, GroupInstanceId="i")
+    assert again is not None
+    left = wire.ask("LeaveGroup", 3, GroupId="g", Members=[{"MemberId": others[0]}])
+    assert left["Members"][0]["ErrorCode"] == E.NONE
+    assert join(wire, again["MemberId"], GroupInstanceId="i") is None
+    row = join(wire, others[1])
+    assert row is not None
+    assert row["Leader"] == again["MemberId"]
 
 
 @pytest.mark.parametrize("version", [5, 9])

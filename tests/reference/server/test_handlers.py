@@ -56,6 +56,8 @@ def test_every_api_has_a_handler_and_versions_that_clients_negotiate() -> None:
     assert sorted(messages()) == sorted(served_codec().messages())
     text = files("kafka_eos.server").joinpath(FILE).read_text(encoding="utf-8")
     assert compact(reversed(json.loads(text))) == text
+    told = {"name": "x", "about": "y", "fields": [{"name": "z", "about": "of a field"}]}
+    assert compact([told]) == '[\n{"name":"x","fields":[{"name":"z"}]}\n]\n'
     assert of_newest() == ("TxnOffsetCommitRequest", "TxnOffsetCommitResponse")
 
 
@@ -335,11 +337,20 @@ def test_a_topic_that_cannot_be_made_is_refused_with_the_reason_and_the_others_a
     assert wire.cluster.partition_counts() == {"t": 1, "good": 2}
 
 
+def test_a_topic_of_the_default_number_of_partitions_has_one_at_least(make: Make) -> None:
+    """Kafka: num.partitions is at least 1."""
+    for number, made in ((0, 1), (3, 3)):
+        wire = make(settings=Settings(default_partitions=number))
+        row = wire.ask("CreateTopics", 7, Topics=[{"Name": "n", "NumPartitions": -1, "ReplicationFactor": -1}])
+        assert [each["NumPartitions"] for each in row["Topics"]] == [made]
+
+
 def test_a_topic_that_cannot_grow_is_refused_with_the_reason(make: Make) -> None:
     """Kafka: ReplicationControlManager.createPartitions."""
     wire = make(2, settings=Settings(limits=Limits(partitions=20)))
     wire.cluster.create_topic("n", 2, replicas=2)
     invalid, assigned = E.INVALID_PARTITIONS, E.INVALID_REPLICA_ASSIGNMENT
+    most = 2 + 20 - wire.cluster.partition_count
     cases: list[tuple[int, list[list[int]] | None, int, str | None]] = [
         (2, None, invalid, "Topic already has 2 partition(s)."),
         (1, None, invalid, "The topic n currently has 2 partition(s); 1 would not be an increase."),
@@ -357,8 +368,8 @@ def test_a_topic_that_cannot_grow_is_refused_with_the_reason(make: Make) -> None
             f"{MANUAL} a partition with 1 replica(s), but this is not consistent with previous partitions, which have "
             "2 replica(s).",
         ),
-        (13, None, E.POLICY_VIOLATION, "20 partitions are the most for all topics together"),
-        (3, None, E.NONE, None),
+        (most + 1, None, E.POLICY_VIOLATION, "20 partitions are the most for all topics together"),
+        (most, None, E.NONE, None),
     ]
     for count, brokers, error, why in cases:
         rows = None if brokers is None else [{"BrokerIds": each} for each in brokers]
@@ -808,9 +819,10 @@ def test_leader_epochs_end_where_the_next_one_begins(make: Make, tmp_path: Path)
     assert [end_of_epoch(again, epoch) for epoch in (1, 2, 3, 4)] == [(1, 2), (1, 2), (3, 3), (4, 3)]
 
 
-@pytest.mark.parametrize(("epoch", "error"), [(0, E.FENCED_LEADER_EPOCH), (1, E.NONE), (2, E.UNKNOWN_LEADER_EPOCH)])
+@pytest.mark.parametrize(("epoch", "error"), [(1, E.FENCED_LEADER_EPOCH), (2, E.NONE), (3, E.UNKNOWN_LEADER_EPOCH)])
 def test_a_client_with_another_leader_epoch_is_told_who_is_behind(wire: Wire, epoch: int, error: ErrorCode) -> None:
-    wire.cluster.move_leader("t", 0, 1)
+    for _ in range(2):
+        wire.cluster.move_leader("t", 0, 1)
     part = {"Partition": 0, "CurrentLeaderEpoch": epoch, "FetchOffset": 0}
     assert errors_in(wire.ask("Fetch", 12, Topics=[{"Topic": "t", "Partitions": [part]}])) == [0, error]
 
@@ -822,6 +834,15 @@ def test_a_marker_has_the_leader_epoch_in_which_it_was_written(wire: Wire) -> No
     wire.end((who[0], who[1]))
     batch, _ = decode_batch(wire.fetch()["Records"])
     assert (batch.is_control, batch.partition_leader_epoch) == (True, 1)
+
+
+def test_a_coordinators_record_has_the_leader_epoch_in_which_it_was_written(make: Make) -> None:
+    wire = make(settings=Settings(internal_partitions=1))
+    wire.topic()
+    wire.cluster.move_leader("__consumer_offsets", 0, 1)
+    part = {"PartitionIndex": 0, "CommittedOffset": 1}
+    wire.ask("OffsetCommit", 8, GroupId="g", Topics=[{"Name": "t", "Partitions": [part]}])
+    assert decode_batch(wire.fetch("__consumer_offsets")["Records"])[0].partition_leader_epoch == 1
 
 
 def test_a_response_is_diverging_only_where_the_epoch_has_ended_before(wire: Wire) -> None:
@@ -1113,7 +1134,10 @@ def test_a_batch_is_refused_with_the_reason_in_the_versions_that_have_a_place_fo
     wire.topic()
     topics = [{"Name": "t", "PartitionData": [{"Index": 0, "Records": data}]}]
     [row] = wire.ask("Produce", version, Acks=-1, TopicData=topics)["Responses"][0]["PartitionResponses"]
-    assert (row["ErrorCode"], row["BaseOffset"]) == (error, -1)
+    is_leaders = (
+        error == E.INVALID_RECORD and "Produce request" not in why
+    )  # Kafka: ReplicaManager.appendRecordsToLeader
+    assert (row["ErrorCode"], row["BaseOffset"], row["LogStartOffset"]) == (error, -1, 0 if is_leaders else -1)
     if version >= 8:
         assert row["ErrorMessage"] == why
     assert wire.fetch()["HighWatermark"] == 0

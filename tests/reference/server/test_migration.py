@@ -165,6 +165,16 @@ def test_an_instance_that_rejoins_by_the_classic_protocol_turns_the_group_back_w
     assert sync(wire, str(row["MemberId"]), 2) == (E.NONE, given(0, 1, 2, 3))
 
 
+@pytest.mark.parametrize("name", ["", "a"])
+def test_an_instance_that_was_away_is_back_when_it_joins_by_the_classic_protocol(wire: Wire, name: str) -> None:
+    beat(wire, "a", 0, InstanceId="i")
+    beat(wire, "b", 0)
+    beat(wire, "a", -2, InstanceId="i")
+    row = join(wire, name, GroupInstanceId="i")
+    assert (row["ErrorCode"], row["GenerationId"]) == (E.NONE, 3)
+    assert {each["MemberId"]: each["MemberEpoch"] for each in described(wire)} == {row["MemberId"]: 3, "b": 3}
+
+
 @pytest.mark.parametrize(
     ("name", "generation", "error"), [("", 0, E.ILLEGAL_GENERATION), ("a", 2, E.REBALANCE_IN_PROGRESS)]
 )

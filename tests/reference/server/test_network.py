@@ -171,6 +171,8 @@ def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest_version(ve
         (struct.pack(">ihhh", 7, 18, 0, 0) + b"\0", "a frame of 7 bytes"),
         (struct.pack(">i", 2**31 - 1), f"a frame of {2**31 - 1} bytes"),
         (struct.pack(">ihhi", 8, 999, 0, 1), "API 999 version 0 is not known"),
+        (struct.pack(">ihhi", 8, -1, 0, 1), "API -1 version 0 is not known"),
+        (struct.pack(">ihhi", 8, 0, -1, 1), "API 0 version -1 is not known; Produce is, from 3 to 13"),
         (struct.pack(">ihhi", 8, 0, 99, 1), "API 0 version 99 is not known; Produce is, from 3 to 13"),
         (struct.pack(">ihhi", 8, 22, 6, 1), "API 22 version 6 is not known; InitProducerId is, from 0 to 5"),
         (struct.pack(">ihhih", 10, 3, 1, 1, 500), "Metadata version 1: at byte 10: 500 bytes announced, 0 left"),
@@ -186,8 +188,10 @@ def test_what_is_no_request_closes_the_connection_with_a_reason_in_the_log_and_n
 ) -> None:
     async def test(running: Running) -> None:
         client, bystander = await running.connect(), await running.connect()
-        client.writer.write(data)
+        later = CODEC.write_request("Metadata", 9, 1, "test", {"Topics": [{"Name": "later"}]})
+        client.writer.write(data + struct.pack(">i", len(later)) + later)
         assert await client.receive() is None
+        assert "later" not in running.server.cluster.topics
         assert (await bystander.ask("ApiVersions", 3))["ErrorCode"] == 0
 
     with caplog.at_level("INFO"):
@@ -332,6 +336,33 @@ def test_a_connection_stays_as_long_as_something_is_heard_of_it() -> None:
     serve(test, replace(Limits(), idle_ms=30_000))
 
 
+def test_there_is_one_timer_whatever_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(running: Running) -> None:
+        loop, timers = asyncio.get_running_loop(), list[asyncio.TimerHandle]()
+        call_later = loop.call_later
+
+        def noted(delay: float, callback: Callable[..., object], *given: object) -> asyncio.TimerHandle:
+            handle = call_later(delay, callback, *given)
+            timers.extend([handle] if callback == running.server._ring else ())
+            return handle
+
+        monkeypatch.setattr(loop, "call_later", noted)
+        running.server.clock = MovableClock()
+        client = await running.connect()
+        await client.ask("Metadata", 9, Topics=[{"Name": "t"}])
+        part = {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1000}
+        for wait in (400, 300):
+            other = await running.connect()
+            other.send("Fetch", 12, MaxWaitMs=wait, MinBytes=1, Topics=[{"Topic": "t", "Partitions": [part]}])
+            await running.is_served()
+        running.server.advance(1)
+        await running.is_served()
+        assert len(timers) > 2
+        assert len([each for each in timers if each.when() > loop.time() and not each.cancelled()]) == 1
+
+    serve(test)
+
+
 def test_a_peer_that_reads_nothing_is_not_worked_for() -> None:
     async def test(running: Running) -> None:
         client = await running.connect()
@@ -363,6 +394,9 @@ def test_no_more_is_read_of_a_peer_whose_request_waits_than_the_next_few_request
         for _ in range(64):
             await running.is_served()
             assert running.server.waiting_bytes < 1 << 20
+        data = [{"Name": "t", "PartitionData": [{"Index": 0, "Records": build_batch([Record()]).encode()}]}]
+        await (await running.connect()).ask("Produce", 9, Acks=-1, TopicData=data)
+        assert await client.receive() is not None, "its request still waits"
         client.writer.transport.abort()
 
     serve(test)
@@ -400,7 +434,7 @@ def test_a_failure_of_the_server_is_logged_and_closes_the_connection_that_met_it
 
     monkeypatch.setitem(handlers.HANDLERS, "ListGroups", fails)  # type: ignore[misc]
     serve(test)
-    [record] = [record for record in caplog.records if record.name == "kafka_eos.server"]
+    [record] = caplog.records
     assert record.getMessage() == "ListGroups version 4 of 127.0.0.1"
 
 

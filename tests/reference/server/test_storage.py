@@ -141,7 +141,7 @@ def test_a_full_disk_leaves_no_part_of_a_batch(tmp_path: Path, monkeypatch: pyte
     written, write = fill(store, [40, 1]), os.write
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", lambda file, data: write(file, data[:5]))
-        with pytest.raises(OSError, match="only 5 of 69 bytes"):
+        with pytest.raises(OSError, match=r"only 5 of 69 bytes"):
             store.append(batch(2, 1).encode(), 2, 1_001)
     assert [path.read_bytes() for path in sorted((tmp_path / "t-0").glob("*.log"))] == written
     assert store.read(1, 3, 1_000, True) == written[1]
@@ -169,7 +169,7 @@ def test_other_damage_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
     damaged = bytearray(log.read_bytes())
     damaged[70] ^= 1
     log.write_bytes(damaged)
-    with pytest.raises(DamagedLog, match=r"00\.log: at byte 0: CRC32C"):
+    with pytest.raises(DamagedLog, match=r"00\.log: at byte 0: CRC32C is \w{8}, of the bytes \w{8}$"):
         list(Directory(tmp_path).recover())
     assert log.read_bytes() == damaged
 
@@ -203,7 +203,9 @@ def test_what_is_no_unfinished_write_is_not_cut_off(damage: str, tmp_path: Path)
 
 def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear", encoding="ascii")
-    with pytest.raises(DamagedLog, match=r"no meta\.properties"):
+    with pytest.raises(
+        DamagedLog, match=rf"^{tmp_path}: has files, and no meta\.properties; give an empty or a new directory$"
+    ):
         Directory(tmp_path).cluster_id("c")
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
@@ -218,7 +220,7 @@ def test_a_directory_has_one_process_that_serves_it(tmp_path: Path) -> None:
     def other() -> subprocess.CompletedProcess[str]:
         return subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False)
 
-    assert f"DamagedLog: {tmp_path}: another process serves it" in other().stderr
+    assert f"DamagedLog: {tmp_path}: another process serves it\n" in other().stderr
     held.close()
     assert other().returncode == 0
 
@@ -229,7 +231,7 @@ def test_a_directory_has_one_cluster_of_a_process_that_serves_it(tmp_path: Path)
     brokers = [Broker(1, "127.0.0.1", 9092)]
     held = Cluster(brokers, storage=Directory(tmp_path / "data"), now=0)
     for other in ("data", "link"):
-        with pytest.raises(DamagedLog, match=rf"{other}: another cluster of this process serves it"):
+        with pytest.raises(DamagedLog, match=rf"{other}: another cluster of this process serves it$"):
             Cluster(brokers, storage=Directory(tmp_path / other), now=0)
     code = "import sys; from pathlib import Path; from kafka_eos.server.storage import Directory; "
     code += "Directory(Path(sys.argv[1])).cluster_id('d')"
@@ -294,9 +296,13 @@ def test_a_new_partition_has_the_files_of_kafkas(tmp_path: Path) -> None:
     directory = Directory(folder)
     assert directory.cluster_id("proposed") == "proposed"
     directory.close()
-    (folder / "t-0" / "partition.metadata").write_text("version: 0\n", encoding="ascii")
-    with pytest.raises(DamagedLog, match=r"t-0/partition\.metadata: no topic id"):
-        Cluster(addresses, storage=Directory(folder), now=0)
+    for damaged, why in (
+        ("version: 0\n", "no topic id$"),
+        (f"version: 0\ntopic_id: \u00e4{encoded}\n", "'ascii' codec"),
+    ):
+        (folder / "t-0" / "partition.metadata").write_text(damaged, encoding="utf-8")
+        with pytest.raises(DamagedLog, match=rf"t-0/partition\.metadata: {why}"):
+            Cluster(addresses, storage=Directory(folder), now=0)
 
 
 def test_producer_ids_follow_one_another_from_block_to_block() -> None:
@@ -304,6 +310,13 @@ def test_producer_ids_follow_one_another_from_block_to_block() -> None:
     ids = ProducerIds(7, reserved.append)
     assert [ids.allocate() for _ in range(PRODUCER_ID_BLOCK + 1)] == list(range(7, 7 + PRODUCER_ID_BLOCK + 1))
     assert reserved == [7 + PRODUCER_ID_BLOCK, 7 + 2 * PRODUCER_ID_BLOCK]
+
+
+def test_the_largest_producer_id_that_is_taken_leaves_room_for_a_block() -> None:
+    reserved: list[int] = []
+    ids = ProducerIds(7, reserved.append)
+    ids.pass_over([(1 << 63) - 1])
+    assert (ids.allocate(), reserved) == ((1 << 63) - 1 - PRODUCER_ID_BLOCK, [(1 << 63) - 1])
 
 
 def test_producer_ids_are_reserved_before_one_is_given(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import Record, build_batch, decode_batch
 from kafka_eos.formats.transaction_log import TransactionLogKey, TransactionLogValue, decode_value
-from kafka_eos.machines.leader import LeaderRules
+from kafka_eos.machines.leader import LeaderRules, Rules
 from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server import transactions
 from kafka_eos.server.cluster import EXPIRY_CHECK_MS, Limits, Machines, Settings
@@ -645,6 +645,16 @@ def test_a_producer_that_presents_its_id_and_epoch_goes_on_in_the_next_epoch_and
     assert wire.init(ProducerId=5, ProducerEpoch=2) == (E.NONE, 5, 3), "a retry"
     for producer_id, epoch in ((5, 1), (3, 5), (6, 3)):
         assert wire.init(ProducerId=producer_id, ProducerEpoch=epoch)[0] == E.PRODUCER_FENCED
+
+
+def test_a_leader_of_kafka_refuses_what_follows_a_sequence_it_was_asked_about_even_if_that_was_none(make: Make) -> None:
+    """Kafka: VerificationStateEntry.lowestSequence, LogValidator.validateBatch."""
+    shipped = mutated(Rules, {"SequenceError": "AsShipped"})
+    wire = make(machines=Machines(leaders=LeaderRules(leader=shipped)))  # type: ignore[arg-type]
+    wire.topic()
+    _, *who = wire.init()
+    for sequence, error in ((-1, E.INVALID_RECORD), (0, E.OUT_OF_ORDER_SEQUENCE_NUMBER)):
+        assert wire.produce(version=12, producer=(who[0], who[1]), sequence=sequence, transactional_id="x")[0] == error
 
 
 def test_a_guard_is_gone_with_the_leader_that_has_given_it(make: Make) -> None:

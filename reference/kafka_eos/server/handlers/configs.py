@@ -36,9 +36,9 @@ def describe_configs(cluster: Cluster, request: Request) -> Message:
         row = {"ResourceType": asked["ResourceType"], "ResourceName": asked["ResourceName"]}
         try:
             configs = _described(cluster, request, asked)
-            rows.append(row | {"ErrorCode": ErrorCode.NONE, "ErrorMessage": "", "Configs": configs})
+            rows.append(row | {"Configs": configs})
         except Rejected as rejected:
-            rows.append(row | {"ErrorCode": rejected.code, "ErrorMessage": rejected.why, "Configs": []})
+            rows.append(row | {"ErrorCode": rejected.code, "ErrorMessage": rejected.why})
     return {"Results": rows}
 
 
@@ -98,7 +98,6 @@ def _entry(config: Config, synonyms: list[Synonym], default: str | None, kind: i
         "ReadOnly": kind == BROKER and config.name in READ_ONLY_BROKER_CONFIGS,
         "ConfigSource": first.source if first is not None else Source.DEFAULT,
         "ConfigType": config.type,
-        "IsSensitive": False,
         "Synonyms": [
             {"Name": each.name, "Value": each.value, "Source": each.source} for each in synonyms if with_synonyms
         ],
@@ -114,11 +113,11 @@ def list_config_resources(cluster: Cluster, request: Request) -> Message:
     kinds = {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
     asked = set(request.row["ResourceTypes"]) if request.version >= 1 else {CLIENT_METRICS}
     if not asked <= kinds:
-        return {"ErrorCode": ErrorCode.UNSUPPORTED_VERSION, "ConfigResources": []}
+        return {"ErrorCode": ErrorCode.UNSUPPORTED_VERSION}
     found = [(kind, str(broker.node)) for kind in (BROKER_LOGGER, BROKER) for broker in cluster.brokers]
     found += [(TOPIC, name) for name in cluster.topics]
     rows = [{"ResourceName": name, "ResourceType": kind} for kind, name in found if kind in (asked or kinds)]
-    return {"ErrorCode": ErrorCode.NONE, "ConfigResources": rows}
+    return {"ConfigResources": rows}
 
 
 def incremental_alter_configs(cluster: Cluster, request: Request) -> Message:

@@ -68,7 +68,7 @@ def leave_group(cluster: Cluster, request: Request) -> Message:
     row = request.row
     error = named_group_error(cluster, request, row["GroupId"])
     if error is not ErrorCode.NONE:
-        return {"ErrorCode": error, "Members": []}
+        return {"ErrorCode": error}
     rows = row["Members"] if request.version >= 3 else [{"MemberId": row["MemberId"], "GroupInstanceId": None}]
     asked = [(each["MemberId"], each["GroupInstanceId"]) for each in rows]
     group = cluster.consumer_groups.find(row["GroupId"])
@@ -189,7 +189,7 @@ def consumer_group_describe(cluster: Cluster, request: Request) -> Message:
             error = ErrorCode.UNSUPPORTED_VERSION
         elif error is ErrorCode.NONE and group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND if name else ErrorCode.INVALID_GROUP_ID
-        row: Message = {"GroupId": name, "ErrorCode": error, "GroupState": "", "AssignorName": "", "Members": []}
+        row: Message = {"GroupId": name, "ErrorCode": error}
         if group is not None and error is ErrorCode.NONE:
             row |= {
                 "AuthorizedOperations": _operations(request),

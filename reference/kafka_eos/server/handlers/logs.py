@@ -376,7 +376,7 @@ def offset_for_leader_epoch(cluster: Cluster, request: Request) -> Message:
         if isinstance(leader, ErrorCode):
             return {"Partition": row["Partition"], "ErrorCode": leader}
         epoch, end = leader.end_of_epoch(row["LeaderEpoch"])
-        return {"Partition": row["Partition"], "ErrorCode": ErrorCode.NONE, "LeaderEpoch": epoch, "EndOffset": end}
+        return {"Partition": row["Partition"], "LeaderEpoch": epoch, "EndOffset": end}
 
     asked = [{"Name": topic["Topic"], "Partitions": topic["Partitions"]} for topic in request.row["Topics"]]
     rows = per_topic(asked, answer)

@@ -174,12 +174,12 @@ def _fetch_offsets(cluster: Cluster, request: Request, group: Message, stable: b
     name, topics = group["GroupId"], group["Topics"]
     error = group_error(cluster, request, name)
     if error is not ErrorCode.NONE:
-        return {"GroupId": name, "ErrorCode": error, "Topics": []}
+        return {"GroupId": name, "ErrorCode": error}
     consumers = cluster.consumer_groups.find(name)
     if consumers is not None:
         error = consumers.fetch_error(group.get("MemberId"), group.get("MemberEpoch", -1))
         if error is not ErrorCode.NONE:
-            return {"GroupId": name, "ErrorCode": error, "Topics": []}
+            return {"GroupId": name, "ErrorCode": error}
     if topics is None:
         topics = _committed_topics(cluster, name, has_ids=request.version >= FIRST_TO_FETCH_BY_ID)
     rows = []

@@ -92,13 +92,11 @@ def _asked_topic(cluster: Cluster, row: Message, may_create: bool) -> Message:
 
 def _topic_row(cluster: Cluster, topic: Topic) -> Message:
     return {
-        "ErrorCode": ErrorCode.NONE,
         "Name": topic.name,
         "TopicId": topic.topic_id,
         "IsInternal": topic.name in INTERNAL_TOPICS,
         "Partitions": [
             {
-                "ErrorCode": ErrorCode.NONE,
                 "PartitionIndex": leader.partition,
                 "LeaderId": leader.node,
                 "LeaderEpoch": leader.leader_epoch,
@@ -143,9 +141,7 @@ def create_topics(cluster: Cluster, request: Request) -> Message:
                 rows.append(_not_made(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
             continue
         try:
-            rows.append(
-                {"Name": name, "ErrorCode": ErrorCode.NONE, "ErrorMessage": None} | _made(cluster, request, row)
-            )
+            rows.append({"Name": name, "ErrorMessage": None} | _made(cluster, request, row))
         except Rejected as rejected:
             rows.append(_not_made(name, rejected.code, rejected.why))
     return {"Topics": rows}
@@ -193,7 +189,7 @@ def _configs_of_new(cluster: Cluster, configs: Mapping[str, str]) -> list[Messag
             if inherited and inherited[0].source is not Source.DEFAULT
             else (config.default, Source.DEFAULT)
         )
-        rows.append({"Name": name, "Value": value, "ReadOnly": False, "ConfigSource": source, "IsSensitive": False})
+        rows.append({"Name": name, "Value": value, "ConfigSource": source})
     return rows
 
 
@@ -359,7 +355,7 @@ def delete_records(cluster: Cluster, request: Request) -> Message:
         if not 0 <= offset <= leader.high_watermark:
             return {**result, "ErrorCode": ErrorCode.OFFSET_OUT_OF_RANGE}
         cluster.delete_records(leader, offset)
-        return {**result, "ErrorCode": ErrorCode.NONE, "LowWatermark": leader.log_start_offset}
+        return {**result, "LowWatermark": leader.log_start_offset}
 
     return {"Topics": per_topic(request.row["Topics"], delete)}
 
@@ -371,11 +367,11 @@ def find_coordinator(cluster: Cluster, request: Request) -> Message:
     def find(key: str) -> Message:
         if kind not in {_GROUP, _TRANSACTION}:
             error = {"ErrorCode": ErrorCode.INVALID_REQUEST, "ErrorMessage": "no such kind of coordinator"}
-            return {"Key": key, "NodeId": -1, "Host": "", "Port": -1, **error}
+            return {"Key": key, "NodeId": -1, "Port": -1, **error}
         leader = cluster.offsets_partition(key) if kind == _GROUP else cluster.state_partition(key)
         broker = next(broker for broker in cluster.brokers if broker.node == leader.node)
         found = {"NodeId": broker.node, "Host": broker.host, "Port": broker.port}
-        return {"Key": key, **found, "ErrorCode": ErrorCode.NONE, "ErrorMessage": None}
+        return {"Key": key, **found, "ErrorMessage": None}
 
     if request.version >= 4:
         return {"Coordinators": [find(key) for key in request.row["CoordinatorKeys"]]}

@@ -166,7 +166,7 @@ def describe_producers(cluster: Cluster, request: Request) -> Message:
     def answer(topic: str, number: int) -> Message:
         leader = cluster.find_led(topic, number, request.node)
         if isinstance(leader, ErrorCode):
-            return {"PartitionIndex": number, "ErrorCode": leader, "ActiveProducers": []}
+            return {"PartitionIndex": number, "ErrorCode": leader}
         producers = []
         for producer_id, timestamp in leader.last_timestamps.items():
             known = leader.producer(producer_id)
@@ -180,7 +180,7 @@ def describe_producers(cluster: Cluster, request: Request) -> Message:
                     "CurrentTxnStartOffset": known.first_offset,
                 }
             )
-        return {"PartitionIndex": number, "ErrorCode": ErrorCode.NONE, "ActiveProducers": producers}
+        return {"PartitionIndex": number, "ActiveProducers": producers}
 
     return {
         "Topics": [
@@ -199,11 +199,10 @@ def describe_transactions(cluster: Cluster, request: Request) -> Message:
         if error is ErrorCode.NONE and known is None:
             error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         if error is not ErrorCode.NONE or known is None:
-            rows.append({"ErrorCode": error, "TransactionalId": name, "Topics": []})
+            rows.append({"ErrorCode": error, "TransactionalId": name})
             continue
         rows.append(
             {
-                "ErrorCode": ErrorCode.NONE,
                 "TransactionalId": name,
                 "TransactionState": STATE_NAMES[known.state],
                 "TransactionTimeoutMs": known.timeout_ms,
@@ -225,7 +224,7 @@ def list_transactions(cluster: Cluster, request: Request) -> Message:
     states, ids = set(row["StateFilters"]), set(row["ProducerIdFilters"])
     longer_than, pattern = row.get("DurationFilter", -1), row.get("TransactionalIdPattern")
     if pattern and not is_pattern(pattern):
-        return {"ErrorCode": ErrorCode.INVALID_REGULAR_EXPRESSION, "TransactionStates": []}
+        return {"ErrorCode": ErrorCode.INVALID_REGULAR_EXPRESSION}
     rows = []
     for name, known in cluster.transactions.known.items():
         metadata = known.machine.metadata
