@@ -31,6 +31,7 @@ from kafka_eos_checks.audit.completeness import (
     damaged_files,
     holes_in,
     incomplete_logs,
+    may_be_merged,
     merged_segments,
     mixed_topics,
     unseen_partitions,
@@ -711,8 +712,10 @@ def _of_logs(inputs: Inputs, source: moments.Source, engine: Engine, check_crc: 
     ask = asker(engine, inputs.logs)
     cut = cut_logs(inputs.logs, source, ask)
     scanned = stages.scan_logs(inputs.logs, engine, source, named, check_crc=check_crc)
-    misplaced = scanned.findings.tally.shown.get((ORDER, Kind.VIOLATION), [])
-    merged = merged_segments(misplaced, inputs.logs, source, ask) if named is NO_HISTORY else {}
+    merged: Mapping[PartitionLog, Mapping[str, str]] = {}
+    if named is NO_HISTORY and (able := may_be_merged(inputs.logs, source)):
+        misplaced = scanned.findings.tally.shown.get((ORDER, Kind.VIOLATION), [])
+        merged = merged_segments(misplaced, able, ask)
     if merged:
         inputs = replace(inputs, logs=tuple(_without(log, merged.get(log, ())) for log in inputs.logs))
         scanned = stages.scan_logs(inputs.logs, engine, source, check_crc=check_crc)

@@ -303,23 +303,31 @@ def holes_in(audits: Iterable[Read], known: Collection[PartitionLog]) -> list[In
     return found
 
 
+def may_be_merged(logs: Iterable[PartitionLog], source: Source) -> list[PartitionLog]:
+    """The logs that the cleaner may have been at while they were copied: it merges two segments at least.
+
+    No log of a broker that was shut down, or of one moment, is among them.
+    """
+    if source.one_moment:
+        return []
+    several = [log for log in logs if len(log.segments) > 1]
+    return [log for log in several if not _told(source, log.directory).stopped and _is_compacted(log)]
+
+
 def merged_segments(
     found: Iterable[Finding],
     logs: Iterable[PartitionLog],
-    source: Source,
     ask: Ask[tuple[PartitionLog, Finding], Sequence[str]] = ask_here,
 ) -> dict[PartitionLog, dict[str, str]]:
     """By log, the segments that the cleaner merged into another one while they were copied, each with the new one.
 
-    ``found`` are violations of ``order``, and the other arguments are those of :func:`incomplete_logs`. No log of a
-    broker that was shut down, or of one moment, has such segments.
+    Args:
+        found: violations of ``order``.
+        logs: those of :func:`may_be_merged`.
+        ask: as for :func:`incomplete_logs`.
     """
     known = {(log.broker, log.topic, log.partition): log for log in logs}
-    asked: list[tuple[PartitionLog, Finding]] = []
-    for each in found:
-        log = known[each.broker, each.topic, each.partition]
-        if not (source.one_moment or _told(source, log.directory).stopped) and _is_compacted(log):
-            asked.append((log, each))
+    asked = [(known[place], each) for each in found if (place := (each.broker, each.topic, each.partition)) in known]
     merged: dict[PartitionLog, dict[str, str]] = defaultdict(dict)
     for (log, each), names in zip(asked, ask(merged_into, asked) if asked else (), strict=True):
         merged[log] |= dict.fromkeys(names, each.file)

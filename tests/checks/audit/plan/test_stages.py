@@ -96,7 +96,7 @@ def test_the_driver_asks_as_often_for_many_logs_as_for_few(tmp_path: Path, monke
         Cluster(workload=made).write(tmp_path / str(partitions))
         run([tmp_path / str(partitions)], take=lambda _: None)
     assert asked[: len(asked) // 2] == asked[len(asked) // 2 :]
-    assert len(asked) == 2 * 8, "each of them is a query"
+    assert len(asked) == 2 * 7, "each of them is a query"
 
 
 def test_rows_between_stages_spill_to_a_file_once_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
