@@ -28,7 +28,7 @@ from kafka_eos.machines.transaction_coordinator import (
     Constants,
     TransactionCoordinator,
 )
-from kafka_eos_checks.brokers.jars import need_jars
+from kafka_eos_checks.brokers.brokers import java_command
 from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.mutants.rules import mutated
 
@@ -208,10 +208,9 @@ class Run:
 
 def by_kafka(steps: Sequence[str]) -> list[str]:
     """What Kafka's coordinator answers."""
-    java = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{need_jars()}/*")
     program = Path(__file__).parents[2] / "java" / "CoordinatorSteps.java"
     given = "".join(f"{step}\n" for step in steps)
-    command = [*java, str(program), str(START_MS)]
+    command = java_command(str(program), str(START_MS))
     done = subprocess.run(command, input=given, capture_output=True, check=True, text=True, timeout=300)
     return done.stdout.splitlines()
 

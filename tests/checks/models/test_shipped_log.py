@@ -42,7 +42,8 @@ from kafka_eos.machines.transactional_partition import (
 from kafka_eos.machines.transactions import GuardRules
 from kafka_eos.server.partitions import Leader, Ticket
 from kafka_eos.server.storage import Memory, MemoryStore
-from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, need_jars
+from kafka_eos_checks.brokers.brokers import java_command
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST
 from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.mutants.rules import mutated
 
@@ -224,16 +225,15 @@ def _batches(data: bytes) -> Iterator[RecordBatch]:
 
 def by_kafka(steps: Sequence[str], kafka: str = KAFKA_VERSION) -> list[str]:
     """What Kafka's log answers."""
-    java = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{need_jars(kafka)}/*")
     program = Path(__file__).parents[2] / "java" / "PartitionLog.java"
     given = "".join(f"{step}\n" for step in steps)
-    command = [*java, str(program), str(START_MS)]
+    command = java_command(str(program), str(START_MS), kafka=kafka)
     done = subprocess.run(command, input=given, capture_output=True, check=True, text=True, timeout=300)
     return done.stdout.splitlines()
 
 
 def without_later_aborts(answer: str) -> str:
-    """What a read finds, without the aborted transactions after its last record, of which Kafka tells some as well."""
+    """The answer to a read without the aborted transactions after its last record. Kafka tells some of these, too."""
     found, bar, state = answer.partition(" | ")
     first, last, aborted = found.rpartition(" ")[0], int(found.split()[2]), found.rpartition(" ")[2]
     kept = [each for each in aborted.split(",") if each and int(each.split(":")[1]) <= last]

@@ -14,7 +14,7 @@ from kafka_eos.server.handlers.request import served_versions
 from kafka_eos.server.refusals import REFUSABLE, refusal
 from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED, served_codec
 from kafka_eos.wire.protocol import Buffer, Message
-from kafka_eos_checks.brokers.jars import need_jars
+from kafka_eos_checks.brokers.brokers import java_command
 
 from .conftest import errors_in, sample
 
@@ -216,10 +216,10 @@ def test_kafkas_own_classes_refuse_requests_alike() -> None:
         if (api, version) != ("TxnOffsetCommit", 6)  # of Kafka 4.4
     ]
     keys = {api: key for key, api in CODEC.names.items()}
-    java = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{need_jars()}/*")
     program = Path(__file__).parents[2] / "java" / "ErrorResponses.java"
     lines = "".join(f"{keys[api]} {version} -1 {data.hex()}\n" for api, version, data in asked)
-    done = subprocess.run([*java, str(program)], input=lines, capture_output=True, check=True, text=True, timeout=120)
+    command = java_command(str(program))
+    done = subprocess.run(command, input=lines, capture_output=True, check=True, text=True, timeout=120)
     answers = done.stdout.splitlines()
     assert len(answers) == len(asked)
     different: dict[str, set[str]] = {}

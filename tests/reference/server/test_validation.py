@@ -21,7 +21,7 @@ from kafka_eos.formats.record_batch import (
 )
 from kafka_eos.server.configs import LARGEST_LONG, AppendRules
 from kafka_eos.server.validation import Refused, one_batch, validated
-from kafka_eos_checks.brokers.jars import need_jars
+from kafka_eos_checks.brokers.brokers import java_command
 
 NOW = 1_700_000_000_000
 COUNT, SEED = 1500, 1
@@ -100,14 +100,14 @@ def header(batch: RecordBatch) -> RecordBatch:
 def by_kafka(asked: list[tuple[bytes, AppendRules]]) -> list[str]:
     """What Kafka's leader answers: see tests/java/BatchValidation.java."""
     names = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}
-    java = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{need_jars()}/*")
     program = Path(__file__).parents[2] / "java" / "BatchValidation.java"
     lines = "".join(
         f"{data.hex()} {NOW} {names[rules.timestamp_type]} {rules.before_max_ms} {rules.after_max_ms} "
         f"{rules.is_compacted} {'producer' if rules.compression is None else rules.compression.name.lower()}\n"
         for data, rules in asked
     )
-    done = subprocess.run([*java, str(program)], input=lines, capture_output=True, check=True, text=True, timeout=120)
+    command = java_command(str(program))
+    done = subprocess.run(command, input=lines, capture_output=True, check=True, text=True, timeout=120)
     return done.stdout.splitlines()
 
 
