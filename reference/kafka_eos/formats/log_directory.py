@@ -348,7 +348,7 @@ def _segment_files(path: Path) -> Iterator[tuple[str, int, Path]]:
 
 
 def _own_name(aside: str) -> str:
-    """What to call a partition whose folder the broker has set aside; of a long topic the broker has kept only a part.
+    """The name to copy a partition under whose folder the broker has set aside; it keeps a part of a long topic's name.
 
     Kafka: UnifiedLog.logDeleteDirName, which shortens the topic so that the name has no more than 255 characters
     """

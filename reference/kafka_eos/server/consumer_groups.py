@@ -427,8 +427,8 @@ def assigned(wanted: Mapping[str, frozenset[str]], before: Mapping[str, str]) ->
     members = frozenset[str]().union(*wanted.values()) if wanted else frozenset[str]()
     if not members:
         return {}
-    is_even = len(set(wanted.values())) == 1
-    most, larger = divmod(len(wanted), len(members)) if is_even else (len(wanted), 0)
+    want_the_same = len(set(wanted.values())) == 1
+    most, larger = divmod(len(wanted), len(members)) if want_the_same else (len(wanted), 0)
     loads = dict.fromkeys(sorted(members), 0)
     given: dict[str, str] = {}
     for partition, owner in sorted(before.items()):
@@ -450,6 +450,7 @@ def assigned(wanted: Mapping[str, frozenset[str]], before: Mapping[str, str]) ->
     alike: dict[frozenset[str], list[str]] = {}
     for partition in sorted(wanted):
         alike.setdefault(wanted[partition], []).append(partition)
+    is_even = want_the_same
     while not is_even:  # members that want other partitions than others have kept all of theirs
         is_even = True
         for partitions in alike.values():
