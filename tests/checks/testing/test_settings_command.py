@@ -165,6 +165,11 @@ def test_a_refused_setting_is_told_with_the_clients_rule(capsys: pytest.CaptureF
     assert told.startswith("refused by java-producer: ")
     assert "\nnext: correct " in told
     assert "ProducerConfig.postProcessAndValidateIdempotenceConfigs" in told
+    judged = judge("java-producer", {"acks": "1", "transactional.id": "orders"})
+    why = judged.refused
+    assert why is not None
+    as_json = {"settings": list(why.settings), "why": why.why, "source": why.source}
+    assert (judged.to_json()["accepted"], judged.to_json()["refused"]) == (False, as_json)
 
 
 def test_a_commit_interval_beyond_the_transaction_timeout_is_refused_with_transactions_only() -> None:
