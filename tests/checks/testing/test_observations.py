@@ -654,7 +654,7 @@ def test_an_output_in_a_transaction_of_its_own_is_told_with_the_transaction_of_i
 ) -> None:
     broker.create_topic("more")
     app.produce("more", "a", "b", "c")
-    app.send_offset(3, group="another")
+    app.send_offset(2, group="another")
     app.end()
     restarted = Application(broker)
     join(restarted, "g")
@@ -744,6 +744,7 @@ def test_an_offset_that_is_too_low_is_told(broker: InProcessBroker, app: Applica
         "here:  transaction 0 of 'app' wrote the output of in-0 offset 0, and committed only offset 0 of that "
         "partition: send the offset of its last input plus one\n" in said
     )
+    assert said.count("send the offset of its last input plus one") == 1, "although it is so with each of them"
 
 
 def test_an_offset_that_is_lower_still_is_told(broker: InProcessBroker, app: Application) -> None:
