@@ -1,15 +1,18 @@
 """Some events of a history at a time, by columns: events from lines, or rows of a table, which never become events."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
+from msgspec import UNSET
 from numpy.typing import DTypeLike, NDArray
 
 from kafka_eos_checks.audit.segments.headers import Ints
 
 NOWHERE = np.iinfo(np.int64).min  # an offset or an order that an event does not have
+NUMBER = (1 << 62) - 1  # the bits of a transaction's number that count
+Mask = NDArray[np.bool_]
 
 
 class Form(NamedTuple):
@@ -20,6 +23,22 @@ class Form(NamedTuple):
     topic: str | None
     partition: int | None
     isolation: str | None
+
+
+class Values(NamedTuple):
+    """The values that some events tell, as text.
+
+    Attributes:
+        text: one after the other, in UTF-8; ``None`` for an event without one.
+        sizes: the bytes of each, shape (n,).
+        told: whether an event tells a value, which may be null, shape (n,).
+        present: whether it is not null, shape (n,).
+    """
+
+    text: bytes
+    sizes: Ints
+    told: Mask
+    present: Mask
 
 
 class Block(Protocol):
@@ -49,8 +68,17 @@ class Block(Protocol):
             OverflowError: one has more than 64 bits.
         """
 
-    def details(self) -> Sequence[Any]:
-        """The detail of each event, a :data:`kafka_eos_checks.audit.events.columns.Detail`."""
+    def values(self) -> Values:
+        """The value that each event's detail tells, as text."""
+
+    def transactions(self) -> Ints:
+        """The number of each event's transaction, its lowest 62 bits; :data:`NOWHERE` where the detail tells none."""
+
+    def faults(self) -> Collection[Any]:
+        """The faults that the events' details tell, some of them more than once."""
+
+    def details(self, rows: Ints, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        """Some fields of the details of the events in some rows, ``UNSET`` where one is not there."""
 
 
 class Lines:
@@ -95,9 +123,47 @@ class Lines:
         except TypeError:  # an event says that it has none
             return integers(list(map(attrgetter(column), self.events)))
 
-    def details(self) -> Sequence[Any]:
+    def values(self) -> Values:
+        """As :meth:`Block.values`."""
+        return values_of([each.detail.value for each in self.events])
+
+    def transactions(self) -> Ints:
+        """As :meth:`Block.transactions`."""
+        return transactions_of([each.detail.transaction for each in self.events])
+
+    def faults(self) -> Collection[Any]:
+        """As :meth:`Block.faults`."""
+        return [each.detail.fault for each in self.events]
+
+    def details(self, rows: Ints, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """As :meth:`Block.details`."""
-        return [each.detail for each in self.events]
+        return _fields_of([self.events[row].detail for row in rows.tolist()], names)
+
+
+def values_of(values: list[Any]) -> Values:
+    """The values of some details, ``UNSET`` where there is none; they become text in their list."""
+    told = np.ones(len(values), np.bool_)
+    present = told.copy()
+    for row in [row for row, value in enumerate(values) if value.__class__ is not str]:
+        if values[row] is UNSET or values[row] is None:
+            told[row], present[row] = values[row] is None, False
+            values[row] = None
+        values[row] = str(values[row])
+    text = "".join(values)
+    encoded = text.encode("utf-8", "surrogatepass")
+    if len(encoded) != len(text):  # not only ASCII
+        values = [value.encode("utf-8", "surrogatepass") for value in values]
+    return Values(encoded, np.fromiter(map(len, values), np.int64, len(values)), told, present)
+
+
+def transactions_of(told: Sequence[Any]) -> Ints:
+    """The numbers of transactions in some details, as :meth:`Block.transactions`."""
+    numbers = [NOWHERE if number is UNSET or number is None else number & NUMBER for number in told]
+    return np.array(numbers, np.int64)
+
+
+def _fields_of(details: Sequence[Any], names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+    return zip(*(map(attrgetter(name), details) for name in names), strict=True)
 
 
 def integers(column: Sequence[int | None]) -> Ints:
@@ -112,13 +178,60 @@ class Coded(NamedTuple):
     places: Ints
 
 
+class Details(Protocol):
+    """The details of the rows of a table; ``rows`` are some of them, and the rest is as of a :class:`Block`."""
+
+    def __len__(self) -> int: ...
+
+    def values(self, rows: Ints) -> Values:
+        """As :meth:`Block.values`."""
+
+    def transactions(self, rows: Ints) -> Ints:
+        """As :meth:`Block.transactions`."""
+
+    def faults(self, rows: Ints) -> Collection[Any]:
+        """As :meth:`Block.faults`."""
+
+    def some(self, rows: Ints, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        """As :meth:`Block.details`."""
+
+
+class Listed:
+    """Details, each a :data:`kafka_eos_checks.audit.events.columns.Detail`, as :class:`Details`."""
+
+    def __init__(self, details: Sequence[Any]) -> None:
+        self._details = details
+
+    def __len__(self) -> int:
+        return len(self._details)
+
+    def values(self, rows: Ints) -> Values:
+        """As :meth:`Block.values`."""
+        return values_of([each.value for each in self._in(rows)])
+
+    def transactions(self, rows: Ints) -> Ints:
+        """As :meth:`Block.transactions`."""
+        return transactions_of([each.transaction for each in self._in(rows)])
+
+    def faults(self, rows: Ints) -> Collection[Any]:
+        """As :meth:`Block.faults`."""
+        return [each.fault for each in self._in(rows)]
+
+    def some(self, rows: Ints, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+        """As :meth:`Block.details`."""
+        return _fields_of(self._in(rows), names)
+
+    def _in(self, rows: Ints) -> list[Any]:
+        return [self._details[row] for row in rows.tolist()]
+
+
 class Table:
     """Rows of a table as a :class:`Block`.
 
     Args:
         texts: columns of texts; one that is not there has no text in any row.
         numbers: columns of numbers as :meth:`Block.integers` gives them; one that is not there has none in any row.
-        details: the detail of each row.
+        details: the details of all rows.
         rows: the rows that are events of the block; None for all.
     """
 
@@ -126,7 +239,7 @@ class Table:
         self,
         texts: Mapping[str, Coded],
         numbers: Mapping[str, Ints],
-        details: Sequence[Any],
+        details: Details,
         rows: Ints | None = None,
     ) -> None:
         self._columns = texts, numbers, details
@@ -169,10 +282,25 @@ class Table:
         _, numbers, _ = self._columns
         return numbers[column][self._rows] if column in numbers else np.full(len(self), NOWHERE)
 
-    def details(self) -> Sequence[Any]:
+    def values(self) -> Values:
+        """As :meth:`Block.values`."""
+        *_, details = self._columns
+        return details.values(self._rows)
+
+    def transactions(self) -> Ints:
+        """As :meth:`Block.transactions`."""
+        *_, details = self._columns
+        return details.transactions(self._rows)
+
+    def faults(self) -> Collection[Any]:
+        """As :meth:`Block.faults`."""
+        *_, details = self._columns
+        return details.faults(self._rows)
+
+    def details(self, rows: Ints, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         """As :meth:`Block.details`."""
         *_, details = self._columns
-        return [details[row] for row in self._rows.tolist()]
+        return details.some(self._rows[rows], names)
 
     def _coded(self, column: str) -> Coded:
         texts, *_ = self._columns

@@ -8,12 +8,12 @@ import msgspec
 from kafka_eos.histories.history import COLUMN_TYPES, REQUIRED, VOCABULARY, wrong_detail
 from kafka_eos_checks.audit.events.blocks import NOWHERE, Form
 
-_JOINED = (
+JOINED = (
     *("value", "transaction", "input", "output", "offsets", "committed_offset", "committed"),
     *("next_producer_id", "next_producer_epoch", "repeats", "fault", "request"),
 )
 _OTHERS = ("connection", "correlation", "broker", "delivered", "member", "instance")  # of requests: to read them fast
-DETAILS = (*_JOINED, *_OTHERS)
+DETAILS = (*JOINED, *_OTHERS)
 _Partition = Annotated[str, msgspec.Meta(pattern="^[0-9]+$")]
 TYPES = {"transaction": int | None, "input": tuple[str, int, int] | None, "offsets": dict[_Partition, int] | None}
 _FIELDS: list[tuple[Any, ...]] = [(name, TYPES.get(name, Any), msgspec.UNSET) for name in DETAILS]

@@ -18,6 +18,7 @@ from kafka_eos_checks.audit.segments.headers import Ints
 SUFFIXES = (".jsonl", ".parquet")
 READ_BYTES = 1 << 18  # of lines at once; measured: with a quarter of it an event takes an eighth longer
 RANGE_BYTES, MOST_RANGE_BYTES = 32 << 20, 128 << 20  # of lines in a task: of a short history, and of a long one
+LINE_BYTES = 256  # about: a row counts as a line, so that as many events are joined together
 RANGES = 256  # a history of more ranges has larger ones, because each has rows of all kinds for all buckets
 
 
@@ -59,7 +60,7 @@ class Range(NamedTuple):
         path: the file.
         start: the first byte of the range, or the first group of rows.
         end: one past the last one. A line belongs to the range in which it begins.
-        size: approximate number of bytes.
+        size: approximate number of bytes, of rows as lines.
         first: the least place that an event of the range may have in the file: a byte, or the number of a row.
     """
 
@@ -93,7 +94,7 @@ def ranges_of(file: Path, range_bytes: int = RANGE_BYTES) -> list[Range]:
     with opened(file) as table:
         groups = [table.metadata.row_group(number) for number in range(table.num_row_groups)]
     firsts = accumulate((group.num_rows for group in groups), initial=0)
-    sizes = (group.total_byte_size for group in groups)
+    sizes = (group.num_rows * LINE_BYTES for group in groups)
     return [Range(file, number, number + 1, *own) for number, own in enumerate(zip(sizes, firsts, strict=False))]
 
 

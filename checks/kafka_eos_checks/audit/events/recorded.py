@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import INJECTED, MILLISECONDS, OF_TESTS, PHASES, MalformedHistory, wrong_time
-from kafka_eos_checks.audit.events.blocks import NOWHERE, Block, Form
+from kafka_eos_checks.audit.events.blocks import NOWHERE, NUMBER, Block, Form, Mask
 from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.audit.segments.strings import hashes
 
@@ -360,12 +360,12 @@ _KINDS = {
     for phase, place in _PHASE.items()
 }
 _ISOLATIONS = {"read_committed": COMMITTED, "read_uncommitted": UNCOMMITTED}
-_NUMBER = (1 << 62) - 1  # the bits of a transaction's number that are hashed
 REQUEST, OUTPUT, INPUT, COMMIT, REST = range(5)  # uses of an event
 _USE, _JOINS, _STEPS, _COUNTS, _FAILS = 7, 8, 16, 32, 64
 """Bits of a form's mark: its use; whether joins need its events; whether one may be a step of a transaction with
 offsets, may have a generation that counts, or was refused."""
 OF_TOPIC, OF_GROUP = 1, 2  # what a request is named by: the topic of a batch, or the group of committed offsets
+_OF_STEP = ("committed_offset", "next_producer_id", "next_producer_epoch", "committed", "repeats")
 _NO_TEXT, _EMPTY = 0, 1  # the numbers of no text, and of a text without a letter
 FORM = np.dtype(
     [
@@ -555,71 +555,55 @@ class _Columns:
 
     def _join(self, block: Block, form: Ints, group: Ints, use: NDArray[np.uint8]) -> None:
         """Add events that joins need, or that commit offsets."""
-        before, details = self._joined, block.details()
+        before = self._joined
         self._joined += len(block)
         self.processes.append(block.texts("process", self.names, np.uint64))
-        self._values([each.value for each in details])
-        told = [each.transaction for each in details]
-        numbers = [NOWHERE if number is UNSET or number is None else number & _NUMBER for number in told]
-        self.numbers.append(np.array(numbers, np.int64))
+        text, sizes, told, present = block.values()
+        self.texts.append(text)
+        self.sizes.append(sizes)
+        self.tells.append(told * np.uint8(TELLS) | present * np.uint8(HAS_VALUE))
+        self.facts.valued |= bool(present.any())
+        self.numbers.append(block.transactions())
         self.offsets.append(block.integers("offset"))
-        for row in np.flatnonzero(use == OUTPUT).tolist():
-            detail = details[row]
-            if detail.input:  # neither UNSET nor None
-                self._sent(before + row, detail.input, detail.output)
-        for row in np.flatnonzero(use == COMMIT).tolist():
-            self._asked(before + row, self.forms.all[form[row]].topic, self.groups.texts[group[row]], details[row])
+        for row, (named, output) in _detailed(block, use == OUTPUT, "input", "output"):
+            if named:  # neither UNSET nor None
+                self._sent(before + row, named, output)
+        for row, (offsets,) in _detailed(block, use == COMMIT, "offsets"):
+            self._asked(before + row, self.forms.all[form[row]].topic, self.groups.texts[group[row]], offsets)
 
     def _ask(self, block: Block, form: Ints, group: Ints, of_producer: NDArray[np.bool_]) -> None:
         """Add requests; which of them have a producer id."""
-        before, details = self._requests, block.details()
+        before = self._requests
         self._requests += len(block)
         processes, ids = (block.texts(name, self.names, np.uint64) for name in ("process", "transactional_id"))
         self.clients.append(np.where(ids == 0, processes, ids))
         self.epochs.append(block.integers("producer_epoch"))
-        self.facts.made_up |= INJECTED in [each.fault for each in details]
+        self.facts.made_up |= INJECTED in block.faults()
         marks = np.frombuffer(self.forms.marks, np.uint8)[form]
         failed = np.flatnonzero(marks & _FAILS > 0)
         errors = block.take(failed).integers("error").tolist()
         for row, error in zip(failed.tolist(), errors, strict=True):
             self._refused(before + row, self.forms.all[form[row]].action, error)
-        members = np.flatnonzero((group != _NO_TEXT) & (marks & _COUNTS > 0))
-        generations = block.take(members).integers("generation").tolist()
-        for row, generation in zip(members.tolist(), generations, strict=True):
-            self._member(before + row, self.forms.all[form[row]], int(processes[row]), generation, details[row])
-        for row in np.flatnonzero(of_producer & (marks & _STEPS > 0)).tolist():
-            self._step(before + row, form[row], self.groups.texts[group[row]], details[row])
-
-    def _values(self, values: list[Any]) -> None:
-        """Add the values of events as text: their bytes and sizes now, so that no string outlives its event."""
-        tells = np.full(len(values), HAS_VALUE | TELLS, np.uint8)
-        for row in [row for row, value in enumerate(values) if value.__class__ is not str]:
-            if values[row] is UNSET or values[row] is None:
-                tells[row] = 0 if values[row] is UNSET else TELLS
-                values[row] = None
-            values[row] = str(values[row])
-        text = "".join(values)
-        encoded = text.encode("utf-8", "surrogatepass")
-        if len(encoded) != len(text):  # not only ASCII
-            values = [value.encode("utf-8", "surrogatepass") for value in values]
-        self.texts.append(encoded)
-        self.sizes.append(np.fromiter(map(len, values), np.int64, len(values)))
-        self.tells.append(tells)
-        self.facts.valued |= bool((tells & HAS_VALUE).any())
+        counts = (group != _NO_TEXT) & (marks & _COUNTS > 0)
+        generations = block.integers("generation")
+        for row, (request,) in _detailed(block, counts, "request"):
+            self._member(before + row, self.forms.all[form[row]], int(processes[row]), int(generations[row]), request)
+        for row, told in _detailed(block, of_producer & (marks & _STEPS > 0), *_OF_STEP):
+            self._step(before + row, form[row], self.groups.texts[group[row]], *told)
 
     def _sent(self, row: int, named: tuple[str, int, int], output: Any) -> None:
         """Add a send that names its input."""
         topic, partition, offset = named
-        if abs(offset) >= _NUMBER:
+        if abs(offset) >= NUMBER:
             return
-        number = output if isinstance(output, int) and abs(output) < _NUMBER else NOWHERE
+        number = output if isinstance(output, int) and abs(output) < NUMBER else NOWHERE
         if isinstance(output, str):
-            number = text_hash(output) & _NUMBER
+            number = text_hash(output) & NUMBER
         self.sent.append((row, self.inputs[topic, partition], offset, number))
 
-    def _asked(self, row: int, topic: str | None, group: str | None, detail: Any) -> None:
+    def _asked(self, row: int, topic: str | None, group: str | None, offsets: Any) -> None:
         """Add a request to commit offsets."""
-        hashed, offsets = text_hash(group or ""), detail.offsets
+        hashed = text_hash(group or "")
         for partition, offset in offsets.items() if isinstance(offsets, dict) else ():
             self.asked.append((row, name_hash(hashed, place_hash(topic or "", int(partition))), offset))
 
@@ -629,34 +613,33 @@ class _Columns:
         if of_epoch or (action == "Produce" and error in BATCH_REFUSALS):
             self.refusals.append((row, of_epoch))
 
-    def _step(self, row: int, form: int, group: str | None, detail: Any) -> None:
-        """Add a step of a transaction with offsets."""
+    def _step(self, row: int, form: int, group: str | None, *told: Any) -> None:
+        """Add a step of a transaction with offsets; ``told``: the fields of its detail, :data:`_OF_STEP`."""
+        committed_offset, pid, epoch, committed, repeats = told
         step, offset = self.forms.steps[form], 0
         if self.forms.all[form].action == "TxnOffsetCommit":
             if group is None:
                 return
             self.facts.sending.add(group)
-            offset = detail.committed_offset
-            if not isinstance(offset, int) or abs(offset) >= _NUMBER:
+            offset = committed_offset
+            if not isinstance(offset, int) or abs(offset) >= NUMBER:
                 step, offset = UNCLEAR, 0
             elif step == UNCLEAR:
                 return  # it was refused, or nobody knows
         else:
-            pid, epoch = detail.next_producer_id, detail.next_producer_epoch
             if isinstance(pid, int) and isinstance(epoch, int) and pid >= 0:
                 self.following.append((row, pid, epoch))
             if step == COMMITTED_IT:
-                committed = detail.committed
                 step = COMMITTED_IT if committed is True else ABORTED_IT if committed is False else UNCLEAR
-        self.steps.append((row, UNCLEAR if detail.repeats is not UNSET else step, offset))
+        self.steps.append((row, UNCLEAR if repeats is not UNSET else step, offset))
 
-    def _member(self, row: int, form: Form, process: int, generation: int, detail: Any) -> None:
+    def _member(self, row: int, form: Form, process: int, generation: int, request: Any) -> None:
         """Add a step of a member of a group, if it has a generation."""
         began = form.action == "JoinGroup"
         if generation >= 0 or (began and generation != NOWHERE):
             step = BEGAN if began else COMMIT_SENT if form.phase == "invoke" else COMMIT_TAKEN
-            request = None if detail.request is UNSET else detail.request
-            self.members.append((row, process, self.names[str(request)], generation, step))
+            named = self.names[str(None if request is UNSET else request)]
+            self.members.append((row, process, named, generation, step))
 
     def finish(self) -> Told:
         """The columns of all events.
@@ -813,6 +796,12 @@ class _Columns:
         except OverflowError:
             wrong = next(row for row, number in enumerate(column) if not -(1 << 63) <= number < 1 << 63)
             raise MalformedHistory(self.source, int(at[wrong]), "a number of more than 64 bits") from None
+
+
+def _detailed(block: Block, chosen: Mask, *names: str) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """The rows of a block that are chosen, each with some fields of its detail."""
+    rows = np.flatnonzero(chosen)
+    return zip(rows.tolist(), block.details(rows, names), strict=True)
 
 
 def _span(at: Ints, order: Ints) -> tuple[int, int, int, bool]:

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,13 @@ from zipfile import ZipFile
 
 import pytest
 
+from kafka_eos.histories.history import read_history
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines import spark as engine
 from kafka_eos_checks.audit.engines.engine import Row
 from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.engines.spark import SparkEngine, failures_told, session, shuffle_count, task_count
+from kafka_eos_checks.audit.events.history_files import read_events
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.quoting import quoted, redacted, use_key
 from kafka_eos_checks.kit.missing import MissingExtra
@@ -432,3 +435,17 @@ def test_a_java_that_spark_cannot_use_is_told_without_a_traceback(tmp_path: Path
     assert done.returncode == 2
     assert f"kafka-eos: Spark does not start with {java}; set JAVA_HOME to a JDK 17 or later: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.spark
+def test_a_history_that_spark_has_written_is_judged_as_its_lines(spark: Any, tmp_path: Path) -> None:
+    """Spark makes texts of an input's ``["topic", 0, 5]``, and a field for each partition of offsets."""
+    made = tmp_path / "h.parquet"
+    with unpacked(kept_recording("application-mistakes")) as folder:
+        path = folder / "histories" / "offsets-outside.jsonl"
+        spark.read.json(str(path)).write.parquet(str(made))
+        assert list(read_events(made)) == list(read_history(path))
+        by_lines, by_rows = (run([folder / "brokers"], histories=[history]) for history in (path, made))
+    told = [[replace(verdict, seconds=0.0) for verdict in each.verdicts] for each in (by_lines, by_rows)]
+    assert told[0] == told[1]
+    assert ("output without its offset", 6) in [(verdict.name, verdict.figures.get("checked")) for verdict in told[1]]
