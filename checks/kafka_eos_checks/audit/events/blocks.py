@@ -1,4 +1,4 @@
-"""Some events of a history at a time, by columns: events from lines, or rows of a table, which never become events."""
+"""Some events of a history at a time, by columns; here those from lines."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -77,8 +77,8 @@ class Block(Protocol):
     def faults(self) -> Collection[Any]:
         """The faults that the events' details tell, some of them more than once."""
 
-    def details(self, rows: Ints, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        """Some fields of the details of the events in some rows, ``UNSET`` where one is not there."""
+    def fields(self, rows: Ints, names: Sequence[str]) -> Iterable[list[Any]]:
+        """Some fields of the details of the events in some rows, a column each; ``UNSET`` where one is not there."""
 
 
 class Lines:
@@ -135,9 +135,9 @@ class Lines:
         """As :meth:`Block.faults`."""
         return [each.detail.fault for each in self.events]
 
-    def details(self, rows: Ints, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        """As :meth:`Block.details`."""
-        return _fields_of([self.events[row].detail for row in rows.tolist()], names)
+    def fields(self, rows: Ints, names: Sequence[str]) -> Iterable[list[Any]]:
+        """As :meth:`Block.fields`."""
+        return fields_of([self.events[row].detail for row in rows.tolist()], names)
 
 
 def values_of(values: list[Any]) -> Values:
@@ -162,148 +162,11 @@ def transactions_of(told: Sequence[Any]) -> Ints:
     return np.array(numbers, np.int64)
 
 
-def _fields_of(details: Sequence[Any], names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-    return zip(*(map(attrgetter(name), details) for name in names), strict=True)
+def fields_of(details: Sequence[Any], names: Sequence[str]) -> Iterable[list[Any]]:
+    """Some fields of some details, as :meth:`Block.fields`."""
+    return (list(map(attrgetter(name), details)) for name in names)
 
 
 def integers(column: Sequence[int | None]) -> Ints:
     """Numbers, :data:`NOWHERE` for None; raises OverflowError for one of more than 64 bits."""
     return np.array([NOWHERE if n is None else n for n in column] if None in column else column, np.int64)
-
-
-class Coded(NamedTuple):
-    """A column of texts: the different ones and None, and for each row the place of its text among them."""
-
-    texts: Sequence[str | None]
-    places: Ints
-
-
-class Details(Protocol):
-    """The details of the rows of a table; ``rows`` are some of them, and the rest is as of a :class:`Block`."""
-
-    def __len__(self) -> int: ...
-
-    def values(self, rows: Ints) -> Values:
-        """As :meth:`Block.values`."""
-
-    def transactions(self, rows: Ints) -> Ints:
-        """As :meth:`Block.transactions`."""
-
-    def faults(self, rows: Ints) -> Collection[Any]:
-        """As :meth:`Block.faults`."""
-
-    def some(self, rows: Ints, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        """As :meth:`Block.details`."""
-
-
-class Listed:
-    """Details, each a :data:`kafka_eos_checks.audit.events.columns.Detail`, as :class:`Details`."""
-
-    def __init__(self, details: Sequence[Any]) -> None:
-        self._details = details
-
-    def __len__(self) -> int:
-        return len(self._details)
-
-    def values(self, rows: Ints) -> Values:
-        """As :meth:`Block.values`."""
-        return values_of([each.value for each in self._in(rows)])
-
-    def transactions(self, rows: Ints) -> Ints:
-        """As :meth:`Block.transactions`."""
-        return transactions_of([each.transaction for each in self._in(rows)])
-
-    def faults(self, rows: Ints) -> Collection[Any]:
-        """As :meth:`Block.faults`."""
-        return [each.fault for each in self._in(rows)]
-
-    def some(self, rows: Ints, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        """As :meth:`Block.details`."""
-        return _fields_of(self._in(rows), names)
-
-    def _in(self, rows: Ints) -> list[Any]:
-        return [self._details[row] for row in rows.tolist()]
-
-
-class Table:
-    """Rows of a table as a :class:`Block`.
-
-    Args:
-        texts: columns of texts; one that is not there has no text in any row.
-        numbers: columns of numbers as :meth:`Block.integers` gives them; one that is not there has none in any row.
-        details: the details of all rows.
-        rows: the rows that are events of the block; None for all.
-    """
-
-    def __init__(
-        self,
-        texts: Mapping[str, Coded],
-        numbers: Mapping[str, Ints],
-        details: Details,
-        rows: Ints | None = None,
-    ) -> None:
-        self._columns = texts, numbers, details
-        self._rows = np.arange(len(details)) if rows is None else rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def by_run(self) -> Iterator[tuple[str, Self, Ints | None]]:
-        """As :meth:`Block.by_run`."""
-        runs = self._coded("run")
-        present, first = np.unique(runs.places, return_index=True)
-        for place in present[np.argsort(first)].tolist():
-            rows = None if len(present) == 1 else np.flatnonzero(runs.places == place)
-            yield str(runs.texts[place]), self if rows is None else self.take(rows), rows
-
-    def take(self, rows: Ints) -> Self:
-        """As :meth:`Block.take`."""
-        return type(self)(*self._columns, self._rows[rows])
-
-    def forms(self, of: Mapping[Any, int]) -> Ints:
-        """As :meth:`Block.forms`."""
-        partitions, places = np.unique(self.integers("partition"), return_inverse=True)
-        numbers = [None if number == NOWHERE else number for number in partitions.tolist()]
-        columns = [(numbers, places) if name == "partition" else self._coded(name) for name in Form._fields]
-        codes = np.zeros(len(self), np.int64)
-        for values, places in columns:
-            codes = codes * len(values) + places
-        _, first, own = np.unique(codes, return_index=True, return_inverse=True)
-        forms = [tuple(values[places[row]] for values, places in columns) for row in first.tolist()]
-        return np.array([of[form] for form in forms], np.int64)[own]
-
-    def texts(self, column: str, of: Mapping[Any, int], kind: DTypeLike) -> NDArray[Any]:
-        """As :meth:`Block.texts`."""
-        texts, places = self._coded(column)
-        return np.array([of[text] for text in texts], kind)[places]
-
-    def integers(self, column: str) -> Ints:
-        """As :meth:`Block.integers`."""
-        _, numbers, _ = self._columns
-        return numbers[column][self._rows] if column in numbers else np.full(len(self), NOWHERE)
-
-    def values(self) -> Values:
-        """As :meth:`Block.values`."""
-        *_, details = self._columns
-        return details.values(self._rows)
-
-    def transactions(self) -> Ints:
-        """As :meth:`Block.transactions`."""
-        *_, details = self._columns
-        return details.transactions(self._rows)
-
-    def faults(self) -> Collection[Any]:
-        """As :meth:`Block.faults`."""
-        *_, details = self._columns
-        return details.faults(self._rows)
-
-    def details(self, rows: Ints, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        """As :meth:`Block.details`."""
-        *_, details = self._columns
-        return details.some(self._rows[rows], names)
-
-    def _coded(self, column: str) -> Coded:
-        texts, *_ = self._columns
-        if column not in texts:
-            return Coded([None], np.zeros(len(self), np.int64))
-        return Coded(texts[column].texts, texts[column].places[self._rows])

@@ -50,7 +50,10 @@ def detail_of(detail: Mapping[str, Any]) -> Any:
     """The fields of a detail that rules join by, as a :data:`Detail`; raises one of :data:`REFUSED`."""
     if reason := wrong_detail(detail):
         raise msgspec.ValidationError(reason)
-    return Detail(**{name: detail[name] for name in DETAILS if name in detail})
+    told = {name: detail[name] for name in DETAILS if name in detail}
+    if told.get("input"):
+        told["input"] = tuple(told["input"])
+    return Detail(**told)
 
 
 def column_of(event: Any) -> Any:

@@ -22,9 +22,10 @@ from kafka_eos.histories.history import (
     MalformedHistory,
     event_from_row,
 )
-from kafka_eos_checks.audit.events.blocks import NOWHERE, Block, Coded, Details, Lines, Listed, Table
+from kafka_eos_checks.audit.events.blocks import NOWHERE, Block, Lines
 from kafka_eos_checks.audit.events.columns import JOINED, REFUSED, Detail, column_of, detail_of
 from kafka_eos_checks.audit.events.struct_details import StructDetails, plain_detail
+from kafka_eos_checks.audit.events.table_blocks import Coded, Details, Listed, Table
 from kafka_eos_checks.audit.places import arrow_source, count_read_of
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.kit.missing import need

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import INJECTED, MILLISECONDS, OF_TESTS, PHASES, MalformedHistory, wrong_time
-from kafka_eos_checks.audit.events.blocks import NOWHERE, NUMBER, Block, Form, Mask
+from kafka_eos_checks.audit.events.blocks import NOWHERE, NUMBER, Block, Form, integers
 from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.audit.segments.strings import hashes
 
@@ -499,15 +499,15 @@ class _Columns:
         self.tells: list[NDArray[np.uint8]] = []
         self.numbers: list[Ints] = []
         self.offsets: list[Ints] = []
-        self.sent: list[tuple[int, int, int, int]] = []  # joined, partition and offset of the input, number of output
+        self.sent: list[tuple[Any, ...]] = []  # columns: joined, partition and offset of the input, number of output
         self.asked: list[tuple[int, int, int]] = []  # joined, group and partition, offset
         self.requests: list[Ints] = []  # the numbers of requests, and what they alone tell
         self._requests = 0
         self.clients: list[Hashes] = []
         self.epochs: list[Ints] = []
-        self.following: list[tuple[int, int, int]] = []  # request, the next producer id and epoch that it gives
+        self.following: list[tuple[Ints, ...]] = []  # columns: request, the next producer id and epoch that it gives
         self.refusals: list[tuple[int, int]] = []  # request, whether because of the epoch
-        self.steps: list[tuple[int, int, int]] = []  # request, step, committed offset
+        self.steps: list[tuple[Any, ...]] = []  # columns: request, step, committed offset
         self.members: list[tuple[int, int, int, int, int]] = []  # request, process, what it is named, generation, step
 
     def __len__(self) -> int:
@@ -565,10 +565,9 @@ class _Columns:
         self.facts.valued |= bool(present.any())
         self.numbers.append(block.transactions())
         self.offsets.append(block.integers("offset"))
-        for row, (named, output) in _detailed(block, use == OUTPUT, "input", "output"):
-            if named:  # neither UNSET nor None
-                self._sent(before + row, named, output)
-        for row, (offsets,) in _detailed(block, use == COMMIT, "offsets"):
+        outputs, commits = np.flatnonzero(use == OUTPUT), np.flatnonzero(use == COMMIT)
+        self._name_inputs(before + outputs, *block.fields(outputs, ("input", "output")))
+        for row, offsets in zip(commits.tolist(), *block.fields(commits, ("offsets",)), strict=True):
             self._asked(before + row, self.forms.all[form[row]].topic, self.groups.texts[group[row]], offsets)
 
     def _ask(self, block: Block, form: Ints, group: Ints, of_producer: NDArray[np.bool_]) -> None:
@@ -584,22 +583,24 @@ class _Columns:
         errors = block.take(failed).integers("error").tolist()
         for row, error in zip(failed.tolist(), errors, strict=True):
             self._refused(before + row, self.forms.all[form[row]].action, error)
-        counts = (group != _NO_TEXT) & (marks & _COUNTS > 0)
-        generations = block.integers("generation")
-        for row, (request,) in _detailed(block, counts, "request"):
-            self._member(before + row, self.forms.all[form[row]], int(processes[row]), int(generations[row]), request)
-        for row, told in _detailed(block, of_producer & (marks & _STEPS > 0), *_OF_STEP):
-            self._step(before + row, form[row], self.groups.texts[group[row]], *told)
+        members = np.flatnonzero((group != _NO_TEXT) & (marks & _COUNTS > 0))
+        generations = block.take(members).integers("generation").tolist()
+        named = block.fields(members, ("request",))
+        for row, generation, request in zip(members.tolist(), generations, *named, strict=True):
+            self._member(before + row, self.forms.all[form[row]], int(processes[row]), generation, request)
+        steps = np.flatnonzero(of_producer & (marks & _STEPS > 0))
+        self._step(before + steps, form[steps], group[steps], *block.fields(steps, _OF_STEP))
 
-    def _sent(self, row: int, named: tuple[str, int, int], output: Any) -> None:
-        """Add a send that names its input."""
-        topic, partition, offset = named
-        if abs(offset) >= NUMBER:
-            return
-        number = output if isinstance(output, int) and abs(output) < NUMBER else NOWHERE
-        if isinstance(output, str):
-            number = text_hash(output) & NUMBER
-        self.sent.append((row, self.inputs[topic, partition], offset, number))
+    def _name_inputs(self, rows: Ints, named: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Add sends that may name their inputs."""
+        told = np.flatnonzero(np.array([bool(each) for each in named], np.bool_))  # neither UNSET nor None
+        own = [named[row] for row in told.tolist()]
+        place = np.array([self.inputs[topic, partition] for topic, partition, _ in own], np.uint64)
+        offset = _short([offset for _, _, offset in own])
+        others = [outputs[row] for row in told.tolist()]
+        number = _short([text_hash(each) & NUMBER if isinstance(each, str) else each for each in others])
+        fits = offset != NOWHERE
+        self.sent.append((rows[told][fits], place[fits], offset[fits], number[fits]))
 
     def _asked(self, row: int, topic: str | None, group: str | None, offsets: Any) -> None:
         """Add a request to commit offsets."""
@@ -613,25 +614,29 @@ class _Columns:
         if of_epoch or (action == "Produce" and error in BATCH_REFUSALS):
             self.refusals.append((row, of_epoch))
 
-    def _step(self, row: int, form: int, group: str | None, *told: Any) -> None:
-        """Add a step of a transaction with offsets; ``told``: the fields of its detail, :data:`_OF_STEP`."""
-        committed_offset, pid, epoch, committed, repeats = told
-        step, offset = self.forms.steps[form], 0
-        if self.forms.all[form].action == "TxnOffsetCommit":
-            if group is None:
-                return
-            self.facts.sending.add(group)
-            offset = committed_offset
-            if not isinstance(offset, int) or abs(offset) >= NUMBER:
-                step, offset = UNCLEAR, 0
-            elif step == UNCLEAR:
-                return  # it was refused, or nobody knows
-        else:
-            if isinstance(pid, int) and isinstance(epoch, int) and pid >= 0:
-                self.following.append((row, pid, epoch))
-            if step == COMMITTED_IT:
-                step = COMMITTED_IT if committed is True else ABORTED_IT if committed is False else UNCLEAR
-        self.steps.append((row, UNCLEAR if repeats is not UNSET else step, offset))
+    def _step(self, rows: Ints, form: Ints, group: Ints, *told: Sequence[Any]) -> None:
+        """Add steps of transactions with offsets; ``told``: the fields of their details, :data:`_OF_STEP`."""
+        committed_offset, next_pid, next_epoch, committed, repeats = told
+        step = np.frombuffer(self.forms.steps, np.uint8)[form]
+        stores = np.isin(step, (SENDS_OFFSET, STORED_OFFSET, UNCLEAR))
+        ends = np.array([COMMITTED_IT if c is True else ABORTED_IT if c is False else UNCLEAR for c in committed], "u1")
+        again = np.array([each is not UNSET for each in repeats], np.bool_)
+        offset = np.where(stores, _short(committed_offset), 0)
+        refused = stores & (step == UNCLEAR) & (offset != NOWHERE)  # or nobody knows
+        step = np.where(step == COMMITTED_IT, ends, step)
+        step = np.where(again | (offset == NOWHERE), UNCLEAR, step)
+        offset = np.where(offset == NOWHERE, 0, offset)
+        counts = ~refused & (~stores | (group != _NO_TEXT))
+        self.steps.append((rows[counts], step[counts], offset[counts]))
+        named = np.unique(group[stores & (group != _NO_TEXT)]).tolist()
+        self.facts.sending.update(str(self.groups.texts[number]) for number in named)
+        follows = [
+            row
+            for row, (pid, epoch) in enumerate(zip(next_pid, next_epoch, strict=True))
+            if isinstance(pid, int) and pid >= 0 and isinstance(epoch, int) and not stores[row]
+        ]
+        ids, epochs = (integers([own[row] for row in follows]) for own in (next_pid, next_epoch))
+        self.following.append((rows[follows], ids, epochs))
 
     def _member(self, row: int, form: Form, process: int, generation: int, request: Any) -> None:
         """Add a step of a member of a group, if it has a generation."""
@@ -666,8 +671,9 @@ class _Columns:
         telling = telling[rows["ended"][telling] != 0][::-1]
 
         sends, asking = (np.flatnonzero(use == each) for each in (OUTPUT, COMMIT))
-        sent = np.zeros(len(self.sent), SENT)
-        by, sent["place"], sent["offset"], sent["number"] = _transposed(self.sent, 4)
+        by, *columns = _columns(self.sent)
+        sent = np.zeros(len(by), SENT)
+        sent["place"], sent["offset"], sent["number"] = columns
         for name in ("key", "topic", "process", "order", "at"):
             sent[name] = rows[name][by]
         sent["attempt"] = joined_hashes(sent["process"], number[by])
@@ -734,13 +740,12 @@ class _Columns:
 
     def _epochs(self, requests: Rows) -> Rows:
         """The producer ids and epochs in requests, and those that answers to ``EndTxn`` give."""
-        given, next_pid, next_epoch = _transposed(self.following, 3)
+        given, next_pid, next_epoch = _columns(self.following)
         own = np.flatnonzero(requests["pid"] >= 0)
         of = np.concatenate([own, given])
         found = np.zeros(len(of), EPOCH)
         for name in ("order", "at", "client"):
             found[name] = requests[name][of]
-        next_pid, next_epoch = (self._integers(column, requests["at"][given]) for column in (next_pid, next_epoch))
         found["pid"] = np.concatenate([requests["pid"][own], next_pid])
         found["epoch"] = np.maximum(np.concatenate([requests["epoch"][own], next_epoch]), -1)
         found = found[np.lexsort((found["epoch"], found["client"], found["pid"]))]
@@ -762,14 +767,13 @@ class _Columns:
 
     def _offset_steps(self, requests: Rows, group: Hashes, forms: Rows) -> Rows:
         """The steps of transactions with offsets; arguments: all requests, and the groups and forms of them."""
-        of, step, offset = _transposed(self.steps, 3)
-        step = np.array(step, np.uint8)
+        of, step, offset = _columns(self.steps)
         step[(step == ENDS_IT) & _again(requests["pid"], requests["epoch"], forms["ends"])[of]] = ENDS_AGAIN
         found = np.zeros(len(of), OFFSET_STEP)
         for name in ("pid", "epoch", "order", "at"):
             found[name] = requests[name][of]
         found["step"], found["group"] = step, group[of]
-        found["key"] = joined_hashes(name_hashes(group[of], forms["place"][of]), np.array(offset, np.int64))
+        found["key"] = joined_hashes(name_hashes(group[of], forms["place"][of]), offset)
         with_epoch: Rows = found[found["epoch"] != NOWHERE]
         return with_epoch
 
@@ -798,10 +802,10 @@ class _Columns:
             raise MalformedHistory(self.source, int(at[wrong]), "a number of more than 64 bits") from None
 
 
-def _detailed(block: Block, chosen: Mask, *names: str) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """The rows of a block that are chosen, each with some fields of its detail."""
-    rows = np.flatnonzero(chosen)
-    return zip(rows.tolist(), block.details(rows, names), strict=True)
+def _short(numbers: Sequence[Any]) -> Ints:
+    """Numbers of at most 62 bits, :data:`NOWHERE` for a longer one and for what is no number."""
+    fits = [number if isinstance(number, int) and abs(number) < NUMBER else NOWHERE for number in numbers]
+    return np.array(fits, np.int64)
 
 
 def _span(at: Ints, order: Ints) -> tuple[int, int, int, bool]:
@@ -836,6 +840,11 @@ def _again(pid: Ints, epoch: Ints, ends: NDArray[np.uint8]) -> NDArray[np.bool_]
     asked_again = asked[1:][row[1:] == row[:-1]]
     again[own[asked_again]] = True
     return again
+
+
+def _columns(parts: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """The columns of some rows, from those of one or more parts."""
+    return [np.concatenate(own) for own in zip(*parts, strict=True)]
 
 
 def _transposed(rows: Sequence[tuple[Any, ...]], width: int) -> list[Any]:

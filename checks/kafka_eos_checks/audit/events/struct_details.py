@@ -36,11 +36,11 @@ def _is_number(text: Any) -> bool:
 
 
 class StructDetails:
-    """Details as :class:`kafka_eos_checks.audit.events.blocks.Details`; the fields are arrays of Arrow."""
+    """Details as :class:`kafka_eos_checks.audit.events.table_blocks.Details`; the fields are arrays of Arrow."""
 
     def __init__(self, count: int, fields: Mapping[str, Any]) -> None:
         self._count = count
-        self._fields = fields
+        self._columns = fields
 
     @classmethod
     def of(cls, column: Any) -> Self | None:
@@ -60,7 +60,7 @@ class StructDetails:
         """As of a block."""
         import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
 
-        column = self._fields.get("value")
+        column = self._columns.get("value")
         if column is None or not pa.types.is_string(column.type) or not len(rows):
             return values_of(self._listed("value", rows))
         own = column.take(rows)
@@ -73,26 +73,28 @@ class StructDetails:
 
     def transactions(self, rows: Ints) -> Ints:
         """As of a block."""
-        if "transaction" not in self._fields:
+        if "transaction" not in self._columns:
             return np.full(len(rows), NOWHERE)
-        own = self._fields["transaction"].take(rows)
+        own = self._columns["transaction"].take(rows)
         numbers = own.fill_null(0).to_numpy() & NUMBER
         return np.where(own.is_valid().to_numpy(zero_copy_only=False), numbers, NOWHERE)
 
     def faults(self, rows: Ints) -> Collection[Any]:
         """As of a block."""
-        return self._fields["fault"].take(rows).unique().to_pylist() if "fault" in self._fields else ()
+        return self._columns["fault"].take(rows).unique().to_pylist() if "fault" in self._columns else ()
 
-    def some(self, rows: Ints, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+    def fields(self, rows: Ints, names: Sequence[str]) -> Iterable[list[Any]]:
         """As of a block."""
-        return zip(*(self._listed(name, rows) for name in names), strict=True)
+        return (self._listed(name, rows) for name in names)
 
     def _listed(self, name: str, rows: Ints) -> list[Any]:
-        if name not in self._fields:
+        if name not in self._columns:
             return [UNSET] * len(rows)
-        own = [UNSET if value is None else value for value in self._fields[name].take(rows).to_pylist()]
+        column = self._columns[name].take(rows)
         if name == "input":
-            return [each if each is UNSET else [each[part] for part in INPUT] for each in own]
+            parts = zip(*(part.to_pylist() for part in column.flatten()), strict=True)
+            return [UNSET if part[0] is None else part for part in parts]
+        own = [UNSET if value is None else value for value in column.to_pylist()]
         if name == "offsets":
             return [each if each is UNSET else {k: v for k, v in dict(each).items() if v is not None} for each in own]
         return own

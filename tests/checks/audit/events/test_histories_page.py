@@ -102,7 +102,7 @@ def test_the_program_of_the_page_writes_a_history(tmp_path: Path, monkeypatch: p
         on_delivery(answers.pop(0), record)
 
     monkeypatch.chdir(tmp_path)
-    [program] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    program, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     names: dict[str, Any] = {"producer": SimpleNamespace(produce=produce)}
     exec(compile(program, "docs/histories.md", "exec"), names)  # noqa: S102 - the program is the page's
     names["send"]("orders", "né")

@@ -26,7 +26,7 @@ from kafka_eos.histories.history import (
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.events import history_files, history_tables
-from kafka_eos_checks.audit.events.blocks import NOWHERE, Block, Lines, Table
+from kafka_eos_checks.audit.events.blocks import NOWHERE, Block, Lines
 from kafka_eos_checks.audit.events.columns import JOINED, Column, Detail, column_of
 from kafka_eos_checks.audit.events.history_files import (
     event_of,
@@ -38,6 +38,7 @@ from kafka_eos_checks.audit.events.history_files import (
     read_events,
 )
 from kafka_eos_checks.audit.events.recorded import told
+from kafka_eos_checks.audit.events.table_blocks import Table
 from kafka_eos_checks.audit.oracle.synthetic import write_log
 from kafka_eos_checks.audit.places import bytes_read
 from kafka_eos_checks.audit.rules.log import Batch
@@ -180,7 +181,7 @@ def events_of(block: Block) -> list[Any]:
             columns[name] = list(map(_told, block.integers(name).tolist()))
         else:
             every = np.arange(len(block))
-            details = (Detail(*row) for row in block.details(every, JOINED))
+            details = (Detail(*row) for row in zip(*block.fields(every, JOINED), strict=True))
             columns[name] = details if kind is dict else block.texts(name, Same(), object)
     return [Column(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
 
