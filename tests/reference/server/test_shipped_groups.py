@@ -32,7 +32,7 @@ from kafka_eos_checks.brokers.brokers import java_command
 
 from .conftest import NOW, Make
 
-SEED, STEPS = 1, 450
+SEED, STEPS = 6, 450
 TOPICS = ("t", "u")
 SETTINGS = Settings(internal_partitions=1, consumer_heartbeat_ms=5_000)
 
