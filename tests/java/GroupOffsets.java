@@ -63,8 +63,8 @@ import org.apache.kafka.timeline.SnapshotRegistry;
 /**
  * Kafka's group coordinator with its partition of __consumer_offsets, one step for each line of standard input:
  * an API, its version and the request as JSON; "marker" PID COMMIT; "wait" MS; "reload" of the whole log;
- * "new" or "topics" with the partitions and ids of topics as JSON, of which those that are no more are deleted;
- * "expire" of offsets and groups. The nth member id that it gives is "@n" to whoever reads it.
+ * "new" or "topics" with the partitions and ids of topics as JSON, of which those that are no more are deleted.
+ * The nth member id that it gives is "@n" to whoever reads it.
  * The answer has, as JSON, those to requests, the records that were written, and the state.
  */
 public final class GroupOffsets {
@@ -325,7 +325,6 @@ public final class GroupOffsets {
             case "topics" -> setTopics(JSON.readTree(words[1]));
             case "wait" -> runUntil(now + Long.parseLong(words[1]));
             case "reload" -> load();
-            case "expire" -> write(shard.cleanupGroupMetadata());
             case "marker" -> {
                 TransactionResult result = words[2].equals("1") ? TransactionResult.COMMIT : TransactionResult.ABORT;
                 Entry marker = new Entry(null, null, Long.parseLong(words[1]), result);

@@ -329,7 +329,10 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
         return self.protocol_type == CONSUMER if self.subscribed is None else topic in self.subscribed
 
     def note_subscriptions(self) -> None:
-        """Read the subscriptions, when a generation begins or was loaded.    Kafka: computeSubscribedTopics."""
+        """Read the subscriptions, when a generation begins or was loaded.
+
+        Kafka: ClassicGroup.computeSubscribedTopics
+        """
         said = [subscription(member.subscription(self.protocol)) for member in self.members.values()]
         known = [each.topics for each in said if each is not None]
         is_known = not said or (self.protocol_type == CONSUMER and len(known) == len(said))
