@@ -35,6 +35,9 @@ UNIFORM, RANGE = "uniform", "range"
 ASSIGNORS = (UNIFORM, RANGE)
 """Kafka: group.consumer.assignors."""
 
+NOBODY = ("", None, -1)
+"""The member id, instance id and epoch of a producer that is not told for which member it sends offsets."""
+
 Assignment = frozenset[str]
 NOTHING: Assignment = frozenset()
 
@@ -149,8 +152,10 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         if self.assigned_epoch < self.epoch:
             return State.ASSIGNING
         settled = all(
-            self.current(member).epoch == self.epoch and self.current(member).assigned == self.target(member)
-            for member in self.followers
+            self.current(member).epoch == self.epoch
+            and self.current(member).assigned == self.target(member)
+            and not follower.is_away
+            for member, follower in self.followers.items()
         )
         return State.STABLE if settled else State.RECONCILING
 
@@ -201,13 +206,20 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         return ErrorCode.NONE
 
     def commit_error(
-        self, member_id: str, epoch: int, transactional: bool, version: int, partitions: Collection[str]
+        self, who: tuple[str, str | None, int], transactional: bool, version: int, partitions: Collection[str]
     ) -> ErrorCode:
         """The error that refuses the offsets of some partitions; ``NONE`` if there is none.
 
+        Args:
+            who: the member id, the instance id and the epoch that the request has.
+            transactional: they come in a transaction, where a producer may say nothing of all three.
+            version: the request's version.
+            partitions: the partitions, by name.
+
         Kafka: ConsumerGroup.validateOffsetCommit
         """
-        if epoch < 0 and (self.is_empty or (transactional and not member_id)):
+        member_id, _, epoch = who
+        if (epoch < 0 and self.is_empty) or (transactional and who == NOBODY):
             return self.machine.member_epoch_error(None, epoch, partitions)
         follower = self.followers.get(member_id)
         if follower is not None and not transactional and follower.classic is None and version < FIRST_WITH_EPOCHS:

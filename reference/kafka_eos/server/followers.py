@@ -185,6 +185,8 @@ class ConsumerGroups:
             return f"Consumer group {name} not found." if known is None else f"Group {name} is not a consumer group."
         if isinstance(known, ClassicGroup) and not known.is_empty:
             return self._upgrade(known)
+        if known is not None:
+            self.groups.bury(known)
         group = self._empty(known or self.groups.new(name))
         self.groups.known[name] = group
         return group

@@ -44,6 +44,9 @@ from kafka_eos.server.offset_records import (
 from kafka_eos.server.partitions import Appended, Leader, Ticket
 from kafka_eos.wire.protocol import Message
 
+NO_ID = UUID(int=0)
+"""The id of no topic.    Kafka: Uuid.ZERO_UUID."""
+
 MAX_METADATA_BYTES = 4096
 """The maximum length of an offset's metadata.    Kafka: offset.metadata.max.bytes."""
 
@@ -74,12 +77,28 @@ class State(StrEnum):
 
 
 class CommittedOffset(NamedTuple):
-    """The committed offset of a group for a partition."""
+    """The committed offset of a group for a partition.
+
+    Attributes:
+        offset: the offset of the next record to read.
+        leader_epoch: the epoch of the last record that was read; -1 if the client did not say it.
+        metadata: the client's own text.
+        timestamp: when it was committed, in milliseconds.
+        topic_id: the topic's id; ``NO_ID`` for offsets of transactions, which Kafka 4.3 keeps without one.
+    """
 
     offset: int
     leader_epoch: int
     metadata: str
     timestamp: int
+    topic_id: UUID = NO_ID
+
+    def is_of(self, topic_id: UUID) -> bool:
+        """Whether it can be that of a topic with this id; another topic may have had the name.
+
+        Kafka: OffsetMetadataManager.isMismatchedTopicId
+        """
+        return NO_ID in {topic_id, self.topic_id} or topic_id == self.topic_id
 
 
 Reply = Callable[[Message], None]
@@ -221,6 +240,8 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
         rebalances: counts the rebalances that have begun, so that a timer knows its own.
         was_empty: whether nobody was a member when the last of them began.
         unsynced: the members that have not synced in this generation.
+        subscribed: the topics that members of this generation subscribe to; None before the first one, or if a
+            subscription cannot be read.
     """
 
     state: State = State.EMPTY
@@ -231,6 +252,7 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
     rebalances: int = 0
     was_empty: bool = False
     unsynced: set[str] = field(default_factory=set)
+    subscribed: frozenset[str] | None = None
 
     group_type = "classic"
 
@@ -271,12 +293,13 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
             for row in content["members"]
         }
         self.state = State.STABLE if self.members else State.EMPTY
+        self.note_subscriptions()
         group = Group(generation=content["generation"], members=frozenset(self.members))
         self.machine = replace(self.machine, group=group)
 
     def offset_delete_error(self) -> ErrorCode:
         """Kafka: ClassicGroup.validateOffsetDelete."""
-        can = self.is_empty or self.protocol_type == CONSUMER
+        can = self.state is State.EMPTY or self.protocol_type == CONSUMER
         return ErrorCode.NONE if can else ErrorCode.NON_EMPTY_GROUP
 
     def static_member(self, instance_id: str | None) -> Member | None:
@@ -299,11 +322,21 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
         return protocol_type in {None, self.protocol_type} and protocol in {None, self.protocol}
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """A member subscribes to a topic; one whose subscription cannot be read may."""
-        if self.protocol_type != CONSUMER:
-            return False
-        said = [subscription(member.subscription(self.protocol)) for member in self.members.values() if self.protocol]
-        return any(each is None or topic in each.topics for each in said)
+        """A member of this generation subscribes to a topic; where it is not known, any consumer may.
+
+        Kafka: ClassicGroup.isSubscribedToTopic
+        """
+        return self.protocol_type == CONSUMER if self.subscribed is None else topic in self.subscribed
+
+    def note_subscriptions(self) -> None:
+        """Read the subscriptions, when a generation begins or was loaded.
+
+        Kafka: ClassicGroup.computeSubscribedTopics
+        """
+        said = [subscription(member.subscription(self.protocol)) for member in self.members.values()]
+        known = [each.topics for each in said if each is not None]
+        is_known = not said or (self.protocol_type == CONSUMER and len(known) == len(said))
+        self.subscribed = frozenset[str]().union(*known) if is_known else None
 
 
 class Surroundings(Protocol):
@@ -477,7 +510,10 @@ class Groups:
         return protocol_type == group.protocol_type and bool(names & common)
 
     def sync(self, row: Message, reply: Reply) -> None:
-        """Answer SyncGroup, at once or when the leader has sent the assignment."""
+        """Answer SyncGroup, at once or when the leader has sent the assignment; only then the session starts again.
+
+        Kafka: GroupMetadataManager.classicGroupSyncToClassicGroup
+        """
         group = self.classic(row["GroupId"])
         error = self._member_error(group, row["MemberId"], row["GenerationId"], row.get("GroupInstanceId"))
         if error is not ErrorCode.NONE:
@@ -488,7 +524,6 @@ class Groups:
         if not group.speaks(row.get("ProtocolType"), row.get("ProtocolName")):
             reply({"ErrorCode": ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
             return
-        self._touch(member)
         if group.state is State.PREPARING_REBALANCE:
             reply({"ErrorCode": ErrorCode.REBALANCE_IN_PROGRESS})
             return
@@ -548,13 +583,17 @@ class Groups:
     def _member_error(
         self, group: ClassicGroup | None, member_id: str, generation: int, instance_id: str | None
     ) -> ErrorCode:
-        """The error that refuses a member's request, or ``NONE``.    Kafka: ClassicGroup.validateMember."""
+        """The error that refuses a member's request, or ``NONE``; one that waits for the next generation is a member.
+
+        Kafka: ClassicGroup.validateMember
+        """
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = group.instance_error(member_id, instance_id)
         if error is not ErrorCode.NONE:
             return error
-        return group.machine.txn_offset_commit_error(member_id, generation)
+        with_waiting = replace(group.machine.group, members=frozenset(group.members))
+        return replace(group.machine, group=with_waiting).txn_offset_commit_error(member_id, generation)
 
     def _touch(self, member: Member) -> None:
         member.expires = self.cluster.now + member.session_ms
@@ -640,6 +679,7 @@ class Groups:
         """Adopt this stable group, which was one of KIP-848; members may have to join again."""
         self.known[group.name] = group
         group.protocol = self._choose(group.members.values())
+        group.note_subscriptions()
         self._write_group(group)
         for member in group.members.values():
             self._watch(group, member)
@@ -700,10 +740,12 @@ class Groups:
         assert group.machine.group.members == group.members.keys()
         if not group.members:
             group.state, group.protocol, group.leader = State.EMPTY, None, ""
+            group.note_subscriptions()
             self._write_group(group)
             return
         group.state = State.COMPLETING_REBALANCE
         group.protocol = self._choose(group.members.values())
+        group.note_subscriptions()
         group.unsynced, generation = set(group.members), group.generation
         waits = max(member.rebalance_ms for member in group.members.values())
         self.cluster.at(self.cluster.now + waits, lambda: self._end_syncing(group, generation))
@@ -793,13 +835,20 @@ class Groups:
         return ErrorCode.REBALANCE_IN_PROGRESS if waits else ErrorCode.NONE
 
     def commit(self, name: str, offsets: Sequence[tuple[str, int, CommittedOffset]]) -> None:
-        """Commit offsets, each given as topic, partition number and offset."""
-        group = self.known.get(name)
-        if group is None:
-            group = self.known[name] = self.new(name)
+        """Commit offsets, each given as topic, partition number and offset; the group is there even without any."""
+        group = self._found_or_made(name)
+        if not offsets:
+            return
         partition = self.cluster.offsets_partition(name)
         place = partition.append_records(self._offset_records(name, offsets), self.cluster.now).base_offset
         self._committed(group, offsets, place)
+
+    def _found_or_made(self, name: str) -> ServedGroup[Any]:
+        """The group of this name; if there is none, one that has no members.
+
+        Kafka: GroupMetadataManager.getOrMaybeCreateClassicGroup
+        """
+        return self.known.setdefault(name, self.new(name))
 
     @staticmethod
     def _committed(group: ServedGroup[Any], offsets: Sequence[tuple[str, int, CommittedOffset]], place: int) -> None:
@@ -823,10 +872,7 @@ class Groups:
         records = self._offset_records(name, offsets)
         written = partition.append_records(records, self.cluster.now, *producer, ticket)
         if written.error is ErrorCode.NONE:
-            group = self.known.get(name)
-            if group is None:
-                group = self.known[name] = self.new(name)
-            self._pending(group, offsets, str(producer[0]), written.base_offset)
+            self._pending(self._found_or_made(name), offsets, str(producer[0]), written.base_offset)
         return written
 
     @staticmethod
@@ -852,33 +898,38 @@ class Groups:
             kept = set(group.machine.committed.values()).union(*(p.values() for p in group.machine.pending.values()))
             group.values = {place: value for place, value in group.values.items() if place in kept}
 
-    def fetch(self, name: str, partition: str, require_stable: bool) -> tuple[ErrorCode, CommittedOffset | None]:
-        """The offset that a group has committed for a partition."""
+    def fetch(
+        self, name: str, partition: str, require_stable: bool, topic_id: UUID = NO_ID
+    ) -> tuple[ErrorCode, CommittedOffset | None]:
+        """The offset that a group has committed for a partition, of the topic with this id if one is given."""
         group = self.known.get(name)
         if group is None:
             return ErrorCode.NONE, None
         if require_stable and (error := group.machine.offset_fetch_error(partition)) is not ErrorCode.NONE:
             return error, None
-        return ErrorCode.NONE, group.committed(partition)
+        offset: CommittedOffset | None = group.committed(partition)
+        return ErrorCode.NONE, offset if offset is not None and offset.is_of(topic_id) else None
 
     def delete(self, name: str) -> ErrorCode:
-        """Delete a group without members, and its offsets, also those that are pending in a transaction.
-
-        A group that only has offsets gets a tombstone, too: without one they would bring it back after a restart.
-
-        Kafka: ClassicGroup.createGroupTombstoneRecords
-        """
+        """Delete a group without members, and its offsets, also those that are pending in a transaction."""
         group = self.known.get(name)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if not group.is_empty:
+        if group.state is not State.EMPTY:  # a member may be about to join
             return ErrorCode.NON_EMPTY_GROUP
         self.delete_offsets(name, sorted(group.partitions))
-        if not self.stored.get(name):
-            self._append(name, [Record(key=key_bytes(CLASSIC_GROUP, {"group": name}))])
+        self.bury(group)
         self.store(name, {})
         del self.known[name]
         return ErrorCode.NONE
+
+    def bury(self, group: ServedGroup[Any]) -> None:
+        """Write the tombstone of a group that only has offsets: without one they bring it back after a restart.
+
+        Kafka: ClassicGroup.createGroupTombstoneRecords
+        """
+        if not self.stored.get(group.name):
+            self._append(group.name, [Record(key=key_bytes(CLASSIC_GROUP, {"group": group.name}))])
 
     def delete_offsets(self, name: str, partitions: Iterable[str]) -> None:
         """Forget committed and pending offsets of a group, by the partitions' names.
@@ -928,6 +979,7 @@ class Groups:
                         "leaderEpoch": value.leader_epoch,
                         "metadata": value.metadata,
                         "commitTimestamp": value.timestamp,
+                        "topicId": value.topic_id,
                     },
                 ),
             )
@@ -1018,7 +1070,11 @@ class Groups:
         had_offsets.add(name)
         content, place = read_value(OFFSET, record.value), batch.offset(record)
         offset = CommittedOffset(
-            content["offset"], content["leaderEpoch"], content["metadata"], content["commitTimestamp"]
+            content["offset"],
+            content["leaderEpoch"],
+            content["metadata"],
+            content["commitTimestamp"],
+            content.get("topicId", NO_ID),
         )
         offsets = [(row["topic"], row["partition"], offset)]
         if batch.is_transactional:

@@ -21,7 +21,7 @@ RECORDS = {
 }
 """The records by the type of their keys, in the order in which Kafka removes them; the last seven are KIP-848's."""
 
-VALUE_VERSIONS = {OFFSET: 3, CLASSIC_GROUP: 3}
+VALUE_VERSIONS = {OFFSET: 4, CLASSIC_GROUP: 3}
 """The versions of values, where they are not 0."""
 
 Records = dict[bytes, bytes]

@@ -187,7 +187,13 @@ def test_the_records_of_a_classic_group_and_of_an_offset_are_those_of_kafka(wire
     assert offset == (
         OFFSET,
         {"topic": "t", "partition": 3},
-        {"offset": 7, "leaderEpoch": 2, "metadata": "said", "commitTimestamp": NOW + 5},
+        {
+            "offset": 7,
+            "leaderEpoch": 2,
+            "metadata": "said",
+            "commitTimestamp": NOW + 5,
+            "topicId": wire.cluster.topics["t"].topic_id,
+        },
     )
 
 

@@ -7,8 +7,8 @@ from kafka_eos.errors import ErrorCode, MalformedBatch
 from kafka_eos.formats.record_batch import HEADER_BYTES, NO_PRODUCER_ID, decode_batch
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster
+from kafka_eos.server.groups import NO_ID
 from kafka_eos.server.handlers.request import (
-    NO_ID,
     Request,
     per_topic,
     ticket_for,

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable
 from kafka_eos.errors import ErrorCode
 from kafka_eos.server.cluster import Cluster
 from kafka_eos.server.consumer_groups import by_topic
-from kafka_eos.server.groups import FIRST_OF_TRANSACTIONS_WITH_TOPIC_IDS, MAX_METADATA_BYTES, CommittedOffset
+from kafka_eos.server.groups import FIRST_OF_TRANSACTIONS_WITH_TOPIC_IDS, MAX_METADATA_BYTES, NO_ID, CommittedOffset
 from kafka_eos.server.handlers.request import (
-    NO_ID,
     Request,
     group_error,
     named_group_error,
@@ -38,7 +37,7 @@ def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
     name, producer = row["GroupId"], (row["ProducerId"], row["ProducerEpoch"])
     has_ids = request.version >= FIRST_OF_TRANSACTIONS_WITH_TOPIC_IDS
     name_of = _names(cluster, has_ids)
-    offsets, errors = _offsets(cluster, row["Topics"], name_of)
+    offsets, errors = _offsets(cluster, row["Topics"], name_of, keeps_ids=has_ids)
     if _are_unknown(row["Topics"], name_of, errors):
         return {"Topics": _of_topics(row["Topics"], name_of, _errors(ErrorCode.NONE, errors, has_ids))}
     error = group_error(cluster, request, name)
@@ -49,7 +48,9 @@ def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
     if error is ErrorCode.NONE:
         generation = row.get("GenerationIdOrMemberEpoch", -1)
         error = _commit_error(cluster, asked, offsets, generation, request.version, transactional=True)
-    if ticket is not None and error is ErrorCode.NONE and offsets:
+    if ticket is not None and error is ErrorCode.NONE and not offsets:
+        cluster.groups.commit(name, offsets)
+    elif ticket is not None and error is ErrorCode.NONE:
         error = cluster.groups.commit_in_transaction(name, offsets, producer, ticket).error
         cluster.wake(partition)
 
@@ -111,18 +112,20 @@ def _commit_error(
     group = cluster.consumer_groups.find(row["GroupId"])
     if group is not None:
         partitions = [f"{topic}-{number}" for topic, number, _ in offsets]
-        return group.commit_error(row["MemberId"], generation, transactional, version, partitions)
+        who = row["MemberId"], row.get("GroupInstanceId"), generation
+        return group.commit_error(who, transactional, version, partitions)
     return cluster.groups.commit_error(row, transactional, generation, version)
 
 
 def _offsets(
-    cluster: Cluster, topics: Iterable[Message], name_of: Callable[[Message], str]
+    cluster: Cluster, topics: Iterable[Message], name_of: Callable[[Message], str], *, keeps_ids: bool
 ) -> tuple[_Offsets, _Errors]:
-    """The offsets of a request that can be committed, and why the others cannot."""
+    """The offsets of a request that can be committed, with the ids of their topics if it says so; why others cannot."""
     offsets: _Offsets = []
     errors = {}
     for topic in topics:
         name = name_of(topic)
+        topic_id = (cluster.topic_id(name) if keeps_ids else None) or NO_ID
         for part in topic["Partitions"]:
             number, text = part["PartitionIndex"], part["CommittedMetadata"] or ""
             if isinstance(cluster.find(name, number), ErrorCode):
@@ -131,7 +134,8 @@ def _offsets(
                 errors[name, number] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 epoch = part.get("CommittedLeaderEpoch", -1)
-                offsets.append((name, number, CommittedOffset(part["CommittedOffset"], epoch, text, cluster.now)))
+                offset = CommittedOffset(part["CommittedOffset"], epoch, text, cluster.now, topic_id)
+                offsets.append((name, number, offset))
     return offsets, errors
 
 
@@ -141,16 +145,16 @@ def offset_commit(cluster: Cluster, request: Request) -> Message:
 
     has_ids = request.version >= FIRST_WITH_TOPIC_IDS
     name_of = _names(cluster, has_ids)
-    offsets, errors = _offsets(cluster, row["Topics"], name_of)
+    offsets, errors = _offsets(cluster, row["Topics"], name_of, keeps_ids=True)
     error = ErrorCode.NONE
     if not _are_unknown(row["Topics"], name_of, errors):
         error = group_error(cluster, request, row["GroupId"])
         if error is ErrorCode.NONE:
             generation = row.get("GenerationIdOrMemberEpoch", -1)
             error = _commit_error(cluster, row, offsets, generation, request.version, transactional=False)
-    if error is ErrorCode.NONE and offsets:
-        cluster.groups.commit(row["GroupId"], offsets)
-        cluster.wake(cluster.offsets_partition(row["GroupId"]))
+        if error is ErrorCode.NONE:
+            cluster.groups.commit(row["GroupId"], offsets)
+            cluster.wake(cluster.offsets_partition(row["GroupId"]))
     return {"Topics": _of_topics(row["Topics"], name_of, _errors(error, errors, has_ids))}
 
 
@@ -190,7 +194,7 @@ def _fetch_offsets(cluster: Cluster, request: Request, group: Message, stable: b
         for number in topic["PartitionIndexes"]:
             found, offset = ErrorCode.UNKNOWN_TOPIC_ID, None
             if topic_name is not None:
-                found, offset = cluster.groups.fetch(name, f"{topic_name}-{number}", stable)
+                found, offset = cluster.groups.fetch(name, f"{topic_name}-{number}", stable, topic_id)
             parts.append(
                 {
                     "PartitionIndex": number,

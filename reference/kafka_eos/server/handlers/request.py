@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from uuid import UUID
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
@@ -13,7 +12,6 @@ from kafka_eos.server.partitions import Leader, Ticket
 from kafka_eos.server.schemas import served_codec
 from kafka_eos.wire.protocol import Message
 
-NO_ID = UUID(int=0)
 FIRST_VERSION_2 = {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5}
 """From which request version on a client follows transaction version 2 (KIP-890)."""
 NEWEST_VERSIONS = {"InitProducerId": 5}

@@ -8,8 +8,8 @@ from kafka_eos.errors import ErrorCode, Rejected
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster, Topic
 from kafka_eos.server.configs import ALL_BROKERS, TOPIC_CONFIGS, Source, check_values
+from kafka_eos.server.groups import NO_ID
 from kafka_eos.server.handlers.request import (
-    NO_ID,
     Request,
     per_topic,
     served_versions,
