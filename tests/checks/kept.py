@@ -20,6 +20,18 @@ ROOMS = Path(__file__).parent
 MOST_CALLS = 3  # that are compared of a test
 Entries = dict[str, list[str]]
 
+_OF_ONE_RUN = tuple(
+    (re.compile(pattern, re.MULTILINE), instead)
+    for pattern, instead in (
+        (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?", "TIME"),
+        (r"\b\d+\.\d+ s\b|(?<=pass; )\d+ s$", "SECONDS"),
+        (r" +\d+\.\d$|(?<=<td>)\d+\.\d(?=</td>)", " SECONDS"),  # in the last column of a table
+        (r"(?<=\[Errno )\d+", "N"),
+        (r"127\.0\.0\.1:[1-9]\d{3,}", "ADDRESS"),
+        (r"(?<=-)[0-9a-f]{8}(?=-)", "NAME"),
+        (r"(?<=recursion depth exceeded)[^;]*", ""),  # Python's own words
+    )
+)
 _calls: Counter[str] = Counter()
 
 
@@ -54,10 +66,10 @@ def compared(told: Iterable[str]) -> None:
 
 
 def kept_text(text: str, folder: Path) -> None:
-    """Compare a text, without what differs from run to run: the folder of the test, times, Python's own words."""
+    """Compare a text without what differs from run to run."""
     text = text.replace(str(folder), "FOLDER").replace(str(folder.parent), "TMP")
-    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?", "TIME", text)
-    text = re.sub(r"(recursion depth exceeded)[^;]*", r"\1", text)
+    for pattern, instead in _OF_ONE_RUN:
+        text = pattern.sub(instead, text)
     compared(line.rstrip() for line in text.splitlines())
 
 
