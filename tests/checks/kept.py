@@ -25,7 +25,7 @@ _OF_ONE_RUN = tuple(
     for pattern, instead in (
         (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?", "TIME"),
         (r"\b\d+\.\d+ s\b|(?<=pass; )\d+ s$", "SECONDS"),
-        (r" +\d+\.\d$|(?<=<td>)\d+\.\d(?=</td>)", " SECONDS"),  # in the last column of a table
+        (r" {2,}\d+\.\d$|(?<=<td>)\d+\.\d(?=</td>)", " SECONDS"),  # in the last column of a table
         (r"(?<=\[Errno )\d+", "N"),
         (r"127\.0\.0\.1:[1-9]\d{3,}", "ADDRESS"),
         (r"(?<=-)[0-9a-f]{8}(?=-)", "NAME"),
