@@ -5,14 +5,9 @@ wrong number or name in it is noticed. After a change that is meant,
 ``KAFKA_EOS_KEEP=1 pytest tests/checks/audit/rules`` writes the files anew; then read what is different.
 """
 
-import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from difflib import ndiff
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from kafka_eos_checks.audit import audit
@@ -21,40 +16,12 @@ from kafka_eos_checks.audit.rules.histories import Join
 from kafka_eos_checks.audit.rules.log import LOG_RULES
 from kafka_eos_checks.audit.segments.contents import Figures
 
-FOLDER = Path(__file__).with_name("kept")
-MOST_CALLS = 3  # that are compared of a test
-Entries = dict[str, list[str]]
-
-_calls: Counter[str] = Counter()
-
-
-@cache
-def entries(name: str) -> Entries:
-    """The lines of each test in the file of a module of tests, by the test's name and the number of its call."""
-    path, found = FOLDER / f"{name}.txt", Entries()
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        if line.startswith("  "):
-            found[next(reversed(found))].append(line.strip())
-        else:
-            found[line] = []
-    return found
+from ..kept import compared
 
 
 def as_kept(findings: Iterable[Finding], *others: object) -> None:
     """Compare what the running test has found with what is kept; ``others`` are told besides."""
-    nodeid = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
-    file, _, test = nodeid.partition("::")
-    _calls[nodeid] += 1
-    if _calls[nodeid] > MOST_CALLS:
-        return
-    known, key = entries(Path(file).stem), f"{test} {_calls[nodeid]}"
-    told = [*map(_line, findings), *(_short(str(other)) for other in others)]
-    if "KAFKA_EOS_KEEP" in os.environ:
-        known[key] = told
-        text = "".join(f"{key}\n" + "".join(f"  {line}\n" for line in lines) for key, lines in sorted(known.items()))
-        (FOLDER / f"{Path(file).stem}.txt").write_text(text, encoding="utf-8")
-    expected = known.get(key, ["nothing is kept"])
-    assert told == expected, "\n".join(["kept (-) and told (+):", *ndiff(expected, told)])
+    compared([*map(_line, findings), *(_short(str(other)) for other in others)])
 
 
 def kept_join(result: Join) -> Join:

@@ -1,8 +1,11 @@
 """The scenarios of conformance as behaviours of the module Broker: requests, allowed answers, and rules that decide."""
 
 import re
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from hashlib import sha256
 
 import pytest
 from immutables import Map
@@ -52,6 +55,8 @@ from kafka_eos_checks.conform.visible import (
 )
 from kafka_eos_checks.kit.paths import CLONE, spec_folder
 from kafka_eos_checks.tla.modules import ModuleFolder
+
+from ..kept import compared
 
 OLD = Map(
     InitProducerId=5,
@@ -364,6 +369,21 @@ def test_no_edge_is_lost_unnoticed(mechanism: str, of_version_1: int, of_version
     [chosen] = [each for each in MECHANISMS if each.name == mechanism]
     edges = [len({each.edge for each in every_step(chosen, settings)}) for settings in (VERSION_1, VERSION_2)]
     assert edges == [of_version_1, of_version_2]
+    compared([f"{chosen.title} ({chosen.kips})", *summary(chosen, VERSION_1), *summary(chosen, VERSION_2)])
+
+
+def summary(mechanism: Mechanism, settings: Settings) -> Iterator[str]:
+    """Of the steps with each action, how many they are and a digest of their edges, arguments and allowed answers.
+
+    Where it differs, ``kafka-eos conform --list`` shows most of it.
+    """
+    told: dict[str, list[str]] = defaultdict(list)
+    for each in every_step(mechanism, settings):
+        allowed = [(answer.error.name, answer.identity, answer.offset, answer.known) for answer, _ in each.outcomes]
+        told[each.asked.request.action].append(f"{each.edge}: {each.asked}: {allowed}")
+    for action, lines in sorted(told.items()):
+        digest = sha256("\n".join(sorted(lines)).encode()).hexdigest()[:12]
+        yield f"version {settings.client}: {len(lines)} steps with {action}, {digest}"
 
 
 def test_an_edge_says_what_the_guards_look_at() -> None:

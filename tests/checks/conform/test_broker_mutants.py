@@ -19,6 +19,7 @@ from kafka_eos_checks.conform.broker_mutants_command import (
     AFTER_RESTART,
     AT_LEVEL_1,
     CONTROL,
+    RESTARTED,
     SOURCE,
     VERSION_1,
     VERSION_2,
@@ -35,13 +36,23 @@ from kafka_eos_checks.conform.broker_mutants_command import (
     tried,
     verdict,
 )
+from kafka_eos_checks.conform.outages import Commands
+from kafka_eos_checks.conform.run import Found
 from kafka_eos_checks.conform.session import Target
 from kafka_eos_checks.conform.wire import NoAnswer
 from kafka_eos_checks.tla.result_cache import ResultCache
 
+from ..kept import keep_output
+
 ONE = Mutant("one", "", ("a.B", "a.C"), "It is wrong.")
 OTHER = Mutant("other", "restart", ("a.D",), "It is wrong, too.")
 APPLIED = "INFO started\nmutant one applied to a.B\nmutant one applied to a.C\n"
+
+
+@pytest.fixture(autouse=True)
+def kept(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test reads of the output is compared whole."""
+    keep_output(capsys, tmp_path, monkeypatch)
 
 
 # --- the list --------------------------------------------------------------------------------------------------------
@@ -144,6 +155,43 @@ def test_the_first_edge_that_differs_is_told_at_once_and_the_connections_are_clo
     assert [(each.bootstrap, each.transaction_version) for each in targets] == [
         ("127.0.0.1:9092", version) for version in (2, 1, 1)
     ]
+
+
+def test_a_broker_that_is_asked_for_too_long_is_told_with_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = SimpleNamespace(edges=dict, wire=SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(command, "open_session", lambda _: session)
+    monkeypatch.setattr(command, "conform", lambda _, __, look: look("transaction", 9, []))
+    monkeypatch.setattr(command, "WAY_SECONDS", {VERSION_2: -1.5})
+    broker: Any = SimpleNamespace(port=9092, node=1)
+    with pytest.raises(TooLong, match=f"^{VERSION_2}: 9 edges of transaction are left after -1.5 s$"):
+        command.difference(broker, VERSION_2)
+
+
+def test_after_a_restart_some_edges_are_asked_and_the_first_that_does_not_conform_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    every = [*(f"restart-{number}" for number in range(2 * RESTARTED + 1)), "transaction: e"]
+    session: Any = SimpleNamespace(edges=lambda: every, wire=SimpleNamespace(close=lambda: None), outages=None)
+    targets: list[Target] = []
+    monkeypatch.setattr(command, "open_session", lambda target: targets.append(target) or session)
+    asked: list[list[str]] = []
+    results = [
+        SimpleNamespace(found=found, edge=SimpleNamespace(name=f"edge {found}"))
+        for found in (Found.UNSUPPORTED, Found.UNKNOWN, Found.DIVERGES)
+    ]
+    report: Any = SimpleNamespace(conforms=False, differing=lambda: results)
+    monkeypatch.setattr(command, "conform", lambda _, wanted, __: asked.append(wanted) or report)
+    monkeypatch.setattr(command, "InPlace", lambda *given: given)
+    broker: Any = SimpleNamespace(port=9092, node=3)
+    assert command.difference(broker, AFTER_RESTART) == "edge could not tell: could not tell"
+    assert asked == [["restart-0", f"restart-{RESTARTED}", f"restart-{2 * RESTARTED}"]]
+    assert (targets[0].commands, targets[0].timeouts) == (Commands(stop="stop", start="start", node=3), False)
+    assert session.outages == (session.wire, targets[0].commands, broker)
+    del results[1:]
+    assert command.difference(broker, VERSION_2) == "nothing was compared"
+    assert (asked[-1], targets[-1].commands, targets[-1].timeouts) == (every, None, True)
+    report.conforms = True
+    assert command.difference(broker, VERSION_2) == ""
 
 
 @pytest.mark.parametrize(
@@ -330,7 +378,7 @@ def test_the_command_ends_with_1_unless_all_is_as_expected(
 ) -> None:
     def ended(mutant: Mutant, *_: object) -> Fate:
         default = Outcome.NOTICED if mutant.name else Outcome.NOT_NOTICED
-        return Fate(outcome=outcomes.get(mutant.name, default))
+        return Fate(outcome=outcomes.get(mutant.name, default), by="an edge")
 
     monkeypatch.setattr(command, "compiled", lambda folder: folder / "agent.jar")
     monkeypatch.setattr(command, "listed", lambda _: [ONE])

@@ -44,8 +44,16 @@ from kafka_eos_checks.conform.territory import PARTITIONS
 from kafka_eos_checks.conform.wire import Address, Connection, Unreachable
 from kafka_eos_checks.mutants.rules import mutated
 
+from ..kept import keep_output
+
 pytestmark = pytest.mark.usefixtures("one_processor")
 MACHINES = Machines()
+
+
+@pytest.fixture(autouse=True)
+def kept(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test reads of the output is compared whole."""
+    keep_output(capsys, tmp_path, monkeypatch)
 
 
 @contextmanager
@@ -664,6 +672,7 @@ def test_a_report_is_printed_word_for_word(capsys: pytest.CaptureFixture[str]) -
         report = report_on(cluster, "idempotence")
     report.target, report.left = "[b]roker:9092", ["topic [b]t"] * 9
     report.counts.unread.add("Fetch: [b]not offered")
+    report.counts.disturbed = 3
     name, result = next((name, each) for name, each in report.results.items() if each.found is Found.CONFORMS)
     report.results[name] = replace(result, hidden=(LOG,))
     command.print_report(report)
@@ -686,6 +695,7 @@ def test_a_report_is_printed_word_for_word(capsys: pytest.CaptureFixture[str]) -
         f"{counts.observations} states read back, 0 retries of a busy broker, {report.seconds:.1f} s\n" in told
     )
     assert f"\nleft behind: {', '.join(report.left)}\n" in told
+    assert "\nplayed again, because a marker came twice in a row: 3 scenarios\n" in told
     assert "nothing was compared" not in told
     assert "so not judged" not in told
     assert "only answers were compared" not in told

@@ -34,7 +34,15 @@ from kafka_eos_checks.conform.kafka_tests_command import (
     second_try,
 )
 
+from ..kept import keep_output, kept_text
+
 PASSED, FAILED = Outcome.PASSED, Outcome.FAILED
+
+
+@pytest.fixture(autouse=True)
+def kept(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test reads of the output is compared whole."""
+    keep_output(capsys, tmp_path, monkeypatch)
 
 
 def ended(server: Outcome, kafka: Outcome, test: str = "A.b") -> dict[str, list[Ended]]:
@@ -182,7 +190,9 @@ def test_the_page_and_the_json_show_both_and_a_difference_without_a_reason_fails
     why = {SERVER: "a < b", KAFKA: "a < b"}
     outcomes = {SERVER: "FAILS", KAFKA: "passes"}
     assert row == {"test": LONG, "outcomes": outcomes, "why": why, "reason": None}
-    assert "a &lt; b" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "a &lt; b" in text
+    kept_text(text, tmp_path)
     assert cli.main(["check", "kafka-tests", "--only", "Nothing*"]) == 2
 
 

@@ -38,11 +38,18 @@ from kafka_eos_checks.conform.territory import Territory
 from kafka_eos_checks.conform.visible import Visible
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported
 
+from ..kept import keep_output
 from .test_behaviours import VERSION_2
 from .test_conform import MACHINES, call, coordinators, leaders, served
 
 pytestmark = pytest.mark.usefixtures("one_processor")
 NOTHING = Commands(stop="true", start="true")
+
+
+@pytest.fixture(autouse=True)
+def kept(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test reads of the output is compared whole."""
+    keep_output(capsys, tmp_path, monkeypatch)
 
 
 def quotient(name: str) -> Quotient:
@@ -711,6 +718,8 @@ def test_half_of_an_outage_is_refused(arguments: list[str], capsys: pytest.Captu
     [
         ("no-leader-reading: *", 1),
         ("restart-commit-12ab34", 1),
+        ("restart-commit: *", 1),
+        ("timeout-commit: *", 1),
         ("commit: *", 1),
         ("restart-*", len(MECHANISMS)),
         ("no-leader*", len(MECHANISMS)),

@@ -23,6 +23,14 @@ from kafka_eos_checks.conform.run import Found
 from kafka_eos_checks.conform.wire import Address, Unreachable, Wire
 from kafka_eos_checks.mutants.rules import mutated
 
+from ..kept import keep_output, kept_text
+
+
+@pytest.fixture(autouse=True)
+def kept(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test reads of the output is compared whole."""
+    keep_output(capsys, tmp_path, monkeypatch)
+
 
 @pytest.fixture(autouse=True)
 def one_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,6 +71,7 @@ def test_the_page_lists_conforming_diverging_and_skipped_brokers(
     assert "<svg" in page
     assert page.endswith("</details></html>\n")
     assert "<script" not in page
+    kept_text(re.sub(r"<svg.*?</svg>", "SVG", page, flags=re.DOTALL).replace("<td>", "\n<td>"), tmp_path)
     assert "forgetful" in capsys.readouterr().out
     assert (tmp_path / "p.json").exists()
 

@@ -1,6 +1,7 @@
 """The order in which results are shown, and what JUnit is told of them."""
 
 import io
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from kafka_eos_checks.conform.result import Report, diagram, table, to_json, wri
 from kafka_eos_checks.conform.run import Counts, Difference, Found, Result
 from kafka_eos_checks.drawing.sequence_diagram import Kind
 
+from ..kept import compared, kept_text
 from .test_behaviours import VERSION_2
 
 
@@ -42,6 +44,7 @@ def test_junit_tells_what_differs_or_why_nothing_is_known(tmp_path: Path) -> Non
         results=dict(enumerate(results)), quotients=[SimpleNamespace(mechanism=edge.mechanism)], client=2, target="t"
     )
     write_junit(tmp_path / "junit.xml", report)
+    kept_text((tmp_path / "junit.xml").read_text(encoding="utf-8").replace("><", ">\n<"), tmp_path)
     root = ElementTree.parse(tmp_path / "junit.xml").getroot()  # noqa: S314 - our own file
     [suite] = root.iter("testsuite")
     assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "0"]
@@ -147,6 +150,7 @@ def test_json_tells_of_each_edge_what_was_found_and_why_and_of_each_graph_how_la
             Result(edge=edge("d", SETTLE), found=Found.KNOWN, known="first-sequence"),
         )
     )
+    compared(json.dumps(told, indent=1).splitlines())
     graph, edges = told["graphs"][0], explored(TRANSACTIONS, VERSION_2).edges.values()
     internal = [each for each in edges if each.request.action == SETTLE]
     assert len(internal) > 1

@@ -24,11 +24,18 @@ def test_the_help_names_every_api_and_every_configuration_with_an_effect(capsys:
 def test_every_reason_is_listed_with_its_apis() -> None:
     told = {api: why for why, apis in coverage.not_served() for api in apis}
     assert told == NOT_SERVED
+    titles = [line for line in coverage.in_help().splitlines() if not line.startswith("  ")]
+    assert titles[2:-1] == [f"not served, as {why}:" for why in dict.fromkeys(NOT_SERVED.values())]
 
 
-def test_the_command_writes_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_command_writes_the_page(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path_factory.mktemp("clone")
     (folder / coverage.PAGE).parent.mkdir()
     monkeypatch.setattr(coverage, "CLONE", folder)
     coverage.main()
     assert (folder / coverage.PAGE).read_text(encoding="utf-8") == coverage.page()
+    assert capsys.readouterr().out == (
+        f"docs/served.md: {len(SERVED)} APIs served, {len(REFUSED)} refused, {len(NOT_SERVED)} not served\n"
+    )

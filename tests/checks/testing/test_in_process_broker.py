@@ -37,6 +37,8 @@ from kafka_eos_checks.testing.in_process_broker import (
     NotExactlyOnce,
 )
 
+from ..kept import kept_text
+
 pytestmark = pytest.mark.usefixtures("one_processor")
 EXACTLY_ONCE: dict[str, Any] = {"inputs": "in", "outputs": "out", "group": "g"}
 
@@ -129,7 +131,12 @@ def app(broker: InProcessBroker) -> Application:
 
 
 def found(broker: InProcessBroker, **options: Any) -> str:
-    """The broker's findings; the events that they name are in its history."""
+    """The broker's findings, which are compared with those that are kept; the events that they name are in its history.
+
+    Args:
+        broker: the broker.
+        options: of the question.
+    """
     with pytest.raises(NotExactlyOnce) as caught:
         broker.assert_exactly_once(**{**EXACTLY_ONCE, **options})
     said = str(caught.value)
@@ -137,6 +144,7 @@ def found(broker: InProcessBroker, **options: Any) -> str:
         int(number) for pair in re.findall(r"\bevents? (\d+)(?: and (\d+))?", said) for number in pair if number
     }:
         assert named <= {event.order for event in read_history(broker.folder / HISTORY)}
+    kept_text(said, broker.folder)
     return said
 
 

@@ -26,7 +26,7 @@ def test_a_server_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_server_that_cannot_start_is_reported(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear", encoding="ascii")
-    with pytest.raises(OSError, match=r"serve --port 0 --data .* said ''"), ServedProcess("--data", str(tmp_path)):
+    with pytest.raises(OSError, match=r"serve --port 0 --data .* said ''$"), ServedProcess("--data", str(tmp_path)):
         pass
 
 

@@ -19,7 +19,15 @@ from kafka_eos_checks.testing.settings_command import (
     known_names,
 )
 
+from ..kept import keep_output
+
 EOS = {"processing.guarantee": "exactly_once_v2"}
+
+
+@pytest.fixture(autouse=True)
+def kept(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test reads of the output is compared whole."""
+    keep_output(capsys, tmp_path, monkeypatch)
 
 
 def models(client: str, given: Mapping[str, str]) -> list[str]:
