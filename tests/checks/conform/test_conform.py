@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 from xml.etree import ElementTree
 
 import pytest
@@ -232,12 +233,12 @@ def _pending_without_require_stable(patch: pytest.MonkeyPatch) -> None:
     """Who does not ask for a stable offset is given one that a transaction may still abort."""
     fetch = ServedGroups.fetch
 
-    def found(self: ServedGroups, name: str, partition: str, require_stable: bool) -> Any:
+    def found(self: ServedGroups, name: str, partition: str, require_stable: bool, *topic: UUID) -> Any:
         group = self.known.get(name)
         for pending in group.machine.pending.values() if group is not None and not require_stable else ():
             if (place := pending.get(partition, -1)) >= 0:
                 return ErrorCode.NONE, group.values[place]
-        return fetch(self, name, partition, require_stable)
+        return fetch(self, name, partition, require_stable, *topic)
 
     patch.setattr(ServedGroups, "fetch", found)
 
@@ -368,9 +369,9 @@ def test_a_transaction_that_is_decided_in_one_of_its_partitions_only_diverges(mo
 def test_a_group_that_loses_one_of_two_offsets_of_a_transaction_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
     fetch = ServedGroups.fetch
 
-    def found(self: ServedGroups, name: str, partition: str, require_stable: bool) -> Any:
+    def found(self: ServedGroups, name: str, partition: str, require_stable: bool, *topic: UUID) -> Any:
         is_lost = int(partition.rpartition("-")[2]) % 2
-        return fetch(self, name, "never-0" if is_lost else partition, require_stable)
+        return fetch(self, name, "never-0" if is_lost else partition, require_stable, *topic)
 
     monkeypatch.setattr(ServedGroups, "fetch", found)
     edge = "offsets: written: A, PrepareCommit of A: settle"

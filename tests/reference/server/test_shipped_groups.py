@@ -435,7 +435,8 @@ class Run:
         elif group.expected and kind < 0.6:
             self._join(rng.choice(sorted(group.expected)))
         elif not known or kind < 0.25:
-            self._join(rng.choice([None, *known]))
+            has_room = len(group.members) + len(group.expected) < 2  # which of two others leads, Kafka leaves to hashes
+            self._join(rng.choice([None, *known] if has_room or not known else known))
         elif kind < 0.65:
             member_id = group.leader if group.leader in known and rng.random() < 0.6 else rng.choice(known)
             given = [
