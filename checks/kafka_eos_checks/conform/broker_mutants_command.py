@@ -383,7 +383,7 @@ def run(arguments: argparse.Namespace) -> int:
             return 2
         if arguments.list:
             for each in wanted:
-                answer_console.print(f"{each.name}: {each.wrong}", markup=False, soft_wrap=True)
+                answer_console.print(f"{each.name}: {each.wrong}", soft_wrap=True)
             return 0
         numbers = count()
         rules = (spec_folder() / "releases.toml").read_bytes()
@@ -392,12 +392,12 @@ def run(arguments: argparse.Namespace) -> int:
             depends=fingerprint(SOURCE.read_bytes(), python_fingerprint((MODULE,)), rules, KAFKA_VERSION),
             attempt=lambda mutant: tried(mutant, jar, folder / str(next(numbers))),
             tell=lambda name, fate: progress_console.print(
-                f"{name}: {fate.outcome}, {fate.seconds:.0f} s {fate.by}".rstrip(), markup=False, soft_wrap=True
+                f"{name}: {fate.outcome}, {fate.seconds:.0f} s {fate.by}".rstrip(), soft_wrap=True
             ),
         ).fates(wanted)
     if isinstance(found, Fate):
         told = "does not conform" if found.outcome is Outcome.NOTICED else found.outcome.value
-        answer_console.print(f"FAIL the unchanged broker {told}: {found.by}", markup=False, soft_wrap=True)
+        answer_console.print(f"FAIL the unchanged broker {told}: {found.by}", soft_wrap=True)
         return 1
     verdicts = [verdict(each, found[each.name], reasons.get(each.name, "")) for each in wanted]
     print_verdicts(verdicts, f"mutants of the broker of Kafka {KAFKA_VERSION}")

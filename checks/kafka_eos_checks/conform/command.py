@@ -248,7 +248,7 @@ def _with(session: Session, arguments: argparse.Namespace) -> int:
         _may_write(session)
     if chosen is not None:
         result = repeat(session, chosen)
-        answer_console.print(whole_story(result, session.settings.client), markup=False, soft_wrap=True)
+        answer_console.print(whole_story(result, session.settings.client), soft_wrap=True)
         return 0 if result.found in {Found.CONFORMS, Found.KNOWN} else 1
     told = set[str]()
     with progress_console.status("") as status:
@@ -257,7 +257,7 @@ def _with(session: Session, arguments: argparse.Namespace) -> int:
             """Tell of each divergence at once: the scenarios that show it alone may take minutes."""
             for edge in diverged:
                 if edge not in told:
-                    progress_console.print(f"diverges: {edge}", markup=False, soft_wrap=True)
+                    progress_console.print(f"diverges: {edge}", soft_wrap=True)
             told.update(diverged)
             status.update(f"{name}: {left} edges left, {len(told)} diverge" if told else f"{name}: {left} edges left")
 
@@ -327,23 +327,19 @@ def _dry_run(session: Session, wanted: set[str], everything: bool) -> None:
             f"{quotient.mechanism.name}: {quotient.mechanism.title}\n"
             f"  {len(mine) - internal} edges and {internal} internal ones of a graph of {len(quotient.places)} nodes, "
             f"in {len(lengths)} scenarios of {sum(lengths)} steps together",
-            markup=False,
         )
         if quotient.apart:
             apart = ", ".join(f"{name} from {count}" for name, count in sorted(quotient.apart.items()))
-            answer_console.print(f"  left out, since only faults and time take them: {apart} nodes", markup=False)
+            answer_console.print(f"  left out, since only faults and time take them: {apart} nodes")
         for edge in mine if everything else ():
-            answer_console.print(
-                f"  {edge.id}  {edge.name}  ->  {' or '.join(edge.answers)}", markup=False, soft_wrap=True
-            )
+            answer_console.print(f"  {edge.id}  {edge.name}  ->  {' or '.join(edge.answers)}", soft_wrap=True)
     topics = -(-scenarios // PARTITIONS)
     answer_console.print(
         f"would make about {topics} topic(s) of {PARTITIONS} partitions, and up to {2 * scenarios} transactional.ids "
         f"and {scenarios} groups, all named {session.target.prefix}-…",
-        markup=False,
     )
     for reason in session.unsupported().values():
-        answer_console.print(f"not supported: {reason}", markup=False)
+        answer_console.print(f"not supported: {reason}")
 
 
 def _left_open(report: Report) -> Iterator[str]:
@@ -358,20 +354,19 @@ def _left_open(report: Report) -> Iterator[str]:
 def print_report(report: Report) -> None:
     """The table, what differs, and the figures."""
     for results in report.kinds():
-        answer_console.print(story(results[0], report.client), markup=False, soft_wrap=True)
+        answer_console.print(story(results[0], report.client), soft_wrap=True)
         if also := [result.edge.id for result in results[1:]]:
-            answer_console.print(f"  also: {', '.join(also)}", markup=False, soft_wrap=True)
+            answer_console.print(f"  also: {', '.join(also)}", soft_wrap=True)
         answer_console.print()
     for name, results in report.known().items():
         known = known_differences()[name]
         answer_console.print(
             f"KNOWN DIFFERENCE  {name}, {len(results)} edges, first {results[0].edge.id}\n"
             f"  {known.title}\n  {known.reason}\n  Apache Kafka {known.brokers}; {known.source}\n",
-            markup=False,
             soft_wrap=True,
         )
     for line in _left_open(report):
-        answer_console.print(line, markup=False, soft_wrap=True)
+        answer_console.print(line, soft_wrap=True)
     if report.is_compared:
         answer_console.print(table(report))
     counts, busy = report.counts, report.busy()
@@ -382,23 +377,22 @@ def print_report(report: Report) -> None:
         f"{counts.scenarios} scenarios, {counts.requests} requests, {counts.observations} states read back, "
         f"{counts.retries} retries of a busy broker, {report.seconds:.1f} s\n"
         f"while markers were being written: {meanwhile}",
-        markup=False,
         soft_wrap=True,
     )
     if not report.is_compared:
-        answer_console.print(NOTHING_COMPARED, markup=False, soft_wrap=True)
+        answer_console.print(NOTHING_COMPARED, soft_wrap=True)
     elif unsupported := report.found[Found.UNSUPPORTED]:
         every = sum(report.found.values())
-        answer_console.print(f"not supported, so not judged: {unsupported} of {every} edges", markup=False)
+        answer_console.print(f"not supported, so not judged: {unsupported} of {every} edges")
     if report.is_compared and not counts.observations:
-        answer_console.print("only answers were compared: the state was not read back anywhere", markup=False)
+        answer_console.print("only answers were compared: the state was not read back anywhere")
     if counts.disturbed:
         why = "played again, because a marker came twice in a row"
-        answer_console.print(f"{why}: {counts.disturbed} scenarios", markup=False)
+        answer_console.print(f"{why}: {counts.disturbed} scenarios")
     if report.stopped:
-        answer_console.print(f"the run ended early: {report.stopped}", markup=False, soft_wrap=True)
+        answer_console.print(f"the run ended early: {report.stopped}", soft_wrap=True)
     if report.left:
-        answer_console.print(f"left behind: {', '.join(report.left)}", markup=False, soft_wrap=True)
+        answer_console.print(f"left behind: {', '.join(report.left)}", soft_wrap=True)
 
 
 def whole_story(result: Result, client: int) -> str:

@@ -113,7 +113,7 @@ def compare(peer: Peer) -> Compared:
             report = conform(session, session.edges(), keeps=True)
     except (Absent, Unusable, *STOPS) as error:
         compared = Compared(peer, None, str(error), has_failed=not isinstance(error, Absent))
-        progress_console.print(f"{peer.name}: {compared.outcome}: {error}", markup=False, soft_wrap=True)
+        progress_console.print(f"{peer.name}: {compared.outcome}: {error}", soft_wrap=True)
         return compared
     seconds = time.monotonic() - started
     found = ", ".join(f"{count} {each}" for each, count in sorted(report.found.items()))

@@ -42,7 +42,7 @@ def in_help() -> str:
 
 def _wrapped(names: Iterable[str], indent: str = "", quote: str = "") -> str:
     text = ", ".join(f"{quote}{name}{quote}" for name in names)
-    return fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    return fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent)
 
 
 def page() -> str:

@@ -121,6 +121,16 @@ def test_the_table_shows_what_differs_and_what_kafka_does_not_pass() -> None:
         assert told == (["A.a"] if "A.a" in known else []) + ["A.b", "A.c"]
 
 
+def test_the_page_begins_with_the_tests_that_differ(tmp_path: Path) -> None:
+    every = {SERVER: list[Ended](), KAFKA: list[Ended]()}
+    for name, server in (("A.a", PASSED), ("A.d", FAILED), ("A.b", PASSED), ("A.c", FAILED)):
+        for peer, rows in ended(server, PASSED, name).items():
+            every[peer] += rows
+    command.write_page(tmp_path / "page.html", compare(every, {}), [])
+    told = re.findall(r"<td>(A\.\w)</td>", (tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert told == ["A.c", "A.d", "A.a", "A.b"]
+
+
 def test_chosen_tests_that_kafka_itself_does_not_pass_compare_nothing() -> None:
     nothing = [f"{KAFKA} passes none of these tests, so nothing was compared"]
     assert harness_faults([], None, {}) == nothing

@@ -229,3 +229,18 @@ def test_a_line_of_the_page_tells_what_differs_or_why_nothing_is_known() -> None
     unknown = SimpleNamespace(edge=edge, found=Found.UNKNOWN, differences=[], reason="no answer in time")
     assert peers_command._summary(differs) == "Produce(gap): answer: LOST, where the spec says NONE"
     assert peers_command._summary(unknown) == "could not tell: Produce(gap): no answer in time"
+
+
+def test_the_page_tells_how_often_a_busy_broker_gave_which_answer_and_what_was_not_read_back() -> None:
+    report: Any = SimpleNamespace(
+        busy=lambda: {"the final answer": 2, "CONCURRENT_TRANSACTIONS": 13},
+        counts=SimpleNamespace(unread={"Fetch: <not offered>", "A"}),
+        kinds=list,
+        target="a & b",
+        is_compared=True,
+    )
+    assert peers_command._section(report) == (
+        "<h2>a &amp; b</h2><p>Right after a decision, while markers may still be written, it answered: "
+        "13 times CONCURRENT_TRANSACTIONS, 2 times the final answer.</p>"
+        "<p>Of its state this was not read back: A; Fetch: &lt;not offered&gt;.</p><p>Nothing diverges.</p>"
+    )

@@ -13,6 +13,7 @@ from rich.console import Console
 from kafka_eos_checks.conform import result
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, TRANSACTIONS, Request
+from kafka_eos_checks.conform.observation import LOG
 from kafka_eos_checks.conform.quotient import Edge, explored
 from kafka_eos_checks.conform.result import Report, diagram, table, to_json, write_junit
 from kafka_eos_checks.conform.run import Counts, Difference, Found, Result
@@ -175,6 +176,21 @@ def test_json_tells_of_each_edge_what_was_found_and_why_and_of_each_graph_how_la
         {"reason": "no answer"},
         {"known_difference": "first-sequence"},
     ]
+
+
+def test_divergences_are_of_one_kind_if_the_same_field_differs_or_for_a_short_one_the_same_values() -> None:
+    def diverging(name: str, what: str, observed: str) -> Result:
+        differs = Difference(what=what, allowed="1", observed=observed)
+        return Result(edge=edge(name), found=Found.DIVERGES, differences=(differs,))
+
+    report = reported(
+        diverging("a", LOG, "a marker"),
+        diverging("b", "offset of the group", "a"),
+        diverging("c", LOG, "no marker"),
+        diverging("d", "offset of the group", "b 7"),
+        diverging("e", "offset of the group", "b 8"),
+    )
+    assert [[one.edge.name for one in kind] for kind in report.kinds()] == [["a", "c"], ["b"], ["d", "e"]]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Requests to a broker, and the answers that are none."""
 
 import socket
+import ssl
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -302,3 +303,20 @@ def test_a_client_that_is_not_logged_in_asks_nothing_and_says_why(
 def test_a_broker_that_knows_no_login_is_unreachable() -> None:
     with broker(lambda *_: b"") as address, pytest.raises(Unreachable, match="SaslHandshake v1: the broker closed"):
         Wire(address, LOGIN).connect()
+
+
+def test_a_client_with_tls_names_the_host_and_is_told_what_is_wrong_with_its_certificate() -> None:
+    named: list[str] = []
+
+    def wrap(link: socket.socket, server_hostname: str) -> socket.socket:
+        named.append(server_hostname)
+        if len(named) > 1:
+            raise ssl.SSLCertVerificationError("certificate has expired")
+        return link
+
+    security = Security(tls=SimpleNamespace(wrap_socket=wrap))  # type: ignore[arg-type]
+    with broker(lambda *_: b"") as address:
+        Connection(address, security, 1).close()
+        with pytest.raises(Unreachable, match=f"^{address}: .*certificate has expired"):
+            Connection(address, security, 1)
+    assert named == [address.host] * 2

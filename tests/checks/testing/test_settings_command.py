@@ -99,6 +99,7 @@ def test_settings_give_the_guarantees_of_the_models_with_the_same_settings(clien
     [
         (["acks=all"], "java-producer", "next: give transactional.id"),
         (["group.id=g", "enable.auto.commit=false"], "java-consumer", "next: give isolation.level=read_committed"),
+        (["max.poll.interval.ms=1", "default.api.timeout.ms=1"], "java-consumer", "next: give isolation.level"),
         (["application.id=a"], "streams", "next: give processing.guarantee=exactly_once_v2"),
         (["transactional.id=t"], "java-producer", "next: nothing to change"),
         (["message.timeout.ms=1000"], "librdkafka-producer", "next: give transactional.id"),
