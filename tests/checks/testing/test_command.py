@@ -708,8 +708,14 @@ def test_librdkafka_copies_a_topic_exactly_once_under_a_plan_of_faults(
     [
         ("[[fault]]\ndo = 'drop'", "plan.toml:1: fault 1: do = 'drop'; expected one of"),
         ("[[fault]]\ndo = 'restart'", "plan.toml: restart needs files to come back with; add --data DIR"),
-        ("[[fault]]\ndo = 'move-leader'\nto = 2", "there is no broker 2; give --brokers 2"),
-        ("[[fault]]\ndo = 'close'\nbroker = 2", "there is no broker 2; give --brokers 2"),
+        (
+            "[[fault]]\ndo = 'move-leader'\nto = 2",
+            "plan.toml: move-leader any request: there is no broker 2; give --brokers 2",
+        ),
+        (
+            "[[fault]]\ndo = 'close'\nbroker = 2",
+            "plan.toml: close any request broker 2: there is no broker 2; give --brokers 2",
+        ),
     ],
 )
 def test_a_plan_that_cannot_be_used_ends_the_call(
