@@ -26,6 +26,7 @@ _OF_ONE_RUN = tuple(
         (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?", "TIME"),
         (r"\b\d+\.\d+ s\b|(?<=pass; )\d+ s$", "SECONDS"),
         (r" {2,}\d+\.\d$|(?<=<td>)\d+\.\d(?=</td>)", " SECONDS"),  # in the last column of a table
+        (r"\d+ requests, (\d+ states read back), \d+ retries", r"N requests, \1, N retries"),  # a slow broker is busy
         (r"(?<=\[Errno )\d+", "N"),
         (r"127\.0\.0\.1:[1-9]\d{3,}", "ADDRESS"),
         (r"(?<=-)[0-9a-f]{8}(?=-)", "NAME"),
