@@ -1,4 +1,4 @@
-"""What a test is told, compared whole with ``kept/<test file>.txt`` of its room.
+"""Kept texts: what a test is told is compared whole with ``kept/<test file>.txt`` of its room.
 
 A test says what matters to it. What else is told is kept in the file, so that a wrong number or name in it is noticed.
 After a change that is meant, ``KAFKA_EOS_KEEP=1 pytest tests/checks/<room>`` writes the files anew; then read what is

@@ -848,7 +848,10 @@ class Groups:
 
         Kafka: GroupMetadataManager.getOrMaybeCreateClassicGroup
         """
-        return self.known.setdefault(name, self.new(name))
+        group = self.known.get(name)
+        if group is None:
+            group = self.known[name] = self.new(name)
+        return group
 
     @staticmethod
     def _committed(group: ServedGroup[Any], offsets: Sequence[tuple[str, int, CommittedOffset]], place: int) -> None:

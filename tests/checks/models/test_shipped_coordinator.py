@@ -102,7 +102,7 @@ class Run:
         self._given.clear()
 
     def go(self) -> None:
-        """One more step."""
+        """Take one more step."""
         kind = self._rng.random()
         if kind < 0.02:
             self.begin()
@@ -167,7 +167,7 @@ class Run:
         return f"timeout{self._between_halves()}"
 
     def _between_halves(self) -> str:
-        """What comes between the halves of a fence that has begun, and its second half."""
+        """Take steps between the halves of a fence that has begun, and then its second half."""
         if self._state.fencing == NOTHING:
             return ""
         steps = []

@@ -142,7 +142,7 @@ class Run:
         return producer_id, epoch, rng.choice([due] * 10 + early_or_late)
 
     def go(self) -> None:
-        """One more step."""
+        """Take one more step."""
         kind = self._rng.random()
         if kind < 0.03:
             self.begin()
@@ -315,7 +315,7 @@ class Follower:
         self.answers.append(f"ok | {told}")
 
     def go(self) -> None:
-        """One more step."""
+        """Take one more step."""
         kind = self._rng.random()
         if kind < 0.03:
             self.begin()

@@ -165,7 +165,7 @@ class Run:
     # --- steps -------------------------------------------------------------------------------------------------------
 
     def go(self) -> None:
-        """One more step."""
+        """Take one more step."""
         kinds = {
             self.begin: 2,
             self._reload: 3,

@@ -8,11 +8,10 @@ import numpy as np
 from msgspec import UNSET
 from numpy.typing import DTypeLike, NDArray
 
-from kafka_eos_checks.audit.segments.headers import Ints
+from kafka_eos_checks.audit.segments.headers import Ints, Mask
 
 NOWHERE = np.iinfo(np.int64).min  # an offset or an order that an event does not have
 NUMBER = (1 << 62) - 1  # the bits of a transaction's number that count
-Mask = NDArray[np.bool_]
 
 
 class Form(NamedTuple):

@@ -671,7 +671,7 @@ class _Columns:
         telling = telling[rows["ended"][telling] != 0][::-1]
 
         sends, asking = (np.flatnonzero(use == each) for each in (OUTPUT, COMMIT))
-        by, *columns = _columns(self.sent)
+        by, *columns = _concatenated(self.sent)
         sent = np.zeros(len(by), SENT)
         sent["place"], sent["offset"], sent["number"] = columns
         for name in ("key", "topic", "process", "order", "at"):
@@ -740,7 +740,7 @@ class _Columns:
 
     def _epochs(self, requests: Rows) -> Rows:
         """The producer ids and epochs in requests, and those that answers to ``EndTxn`` give."""
-        given, next_pid, next_epoch = _columns(self.following)
+        given, next_pid, next_epoch = _concatenated(self.following)
         own = np.flatnonzero(requests["pid"] >= 0)
         of = np.concatenate([own, given])
         found = np.zeros(len(of), EPOCH)
@@ -767,7 +767,7 @@ class _Columns:
 
     def _offset_steps(self, requests: Rows, group: Hashes, forms: Rows) -> Rows:
         """The steps of transactions with offsets; arguments: all requests, and the groups and forms of them."""
-        of, step, offset = _columns(self.steps)
+        of, step, offset = _concatenated(self.steps)
         step[(step == ENDS_IT) & _again(requests["pid"], requests["epoch"], forms["ends"])[of]] = ENDS_AGAIN
         found = np.zeros(len(of), OFFSET_STEP)
         for name in ("pid", "epoch", "order", "at"):
@@ -842,7 +842,7 @@ def _again(pid: Ints, epoch: Ints, ends: NDArray[np.uint8]) -> NDArray[np.bool_]
     return again
 
 
-def _columns(parts: Iterable[tuple[Any, ...]]) -> list[Any]:
+def _concatenated(parts: Iterable[tuple[Any, ...]]) -> list[Any]:
     """The columns of some rows, from those of one or more parts."""
     return [np.concatenate(own) for own in zip(*parts, strict=True)]
 

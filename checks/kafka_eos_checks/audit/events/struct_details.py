@@ -36,11 +36,11 @@ def _is_number(text: Any) -> bool:
 
 
 class StructDetails:
-    """Details as :class:`kafka_eos_checks.audit.events.table_blocks.Details`; the fields are arrays of Arrow."""
+    """Details as :class:`kafka_eos_checks.audit.events.table_blocks.Details`; ``columns`` are arrays of Arrow."""
 
-    def __init__(self, count: int, fields: Mapping[str, Any]) -> None:
+    def __init__(self, count: int, columns: Mapping[str, Any]) -> None:
         self._count = count
-        self._columns = fields
+        self._columns = columns
 
     @classmethod
     def of(cls, column: Any) -> Self | None:

@@ -81,7 +81,6 @@ from kafka_eos_checks.audit.kernels.histories.following import (
 )
 from kafka_eos_checks.audit.kernels.histories.joining import (
     HELD,
-    Mask,
     Setting,
     is_in,
     join_transactions,
@@ -159,7 +158,7 @@ from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT, not_as_sent
 from kafka_eos_checks.audit.rules.timeouts import Deadlines, Decision
 from kafka_eos_checks.audit.rules.transactions.judge import longest
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas
-from kafka_eos_checks.audit.segments.headers import Ints
+from kafka_eos_checks.audit.segments.headers import Ints, Mask
 from kafka_eos_checks.audit.segments.order import places_of_each
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 

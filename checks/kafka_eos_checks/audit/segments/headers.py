@@ -26,6 +26,7 @@ from kafka_eos_checks.audit.places import LocalFile, Uri, Window, open_at, writt
 from kafka_eos_checks.kit.memory import keep_freed_memory
 
 Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 Narrow = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 Fields = Mapping[str, NDArray[Any]]

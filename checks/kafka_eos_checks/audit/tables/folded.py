@@ -30,6 +30,7 @@ from kafka_eos_checks.audit.segments.headers import (
     Block,
     Headers,
     Ints,
+    Mask,
     Narrow,
     is_set,
     read_blocks,
@@ -42,7 +43,6 @@ from kafka_eos_checks.audit.tables.selection import Selection
 from kafka_eos_checks.audit.tables.transaction_rows import NONE, UNKNOWN, YES, TransactionFold, Transactions
 from kafka_eos_checks.kit.schemas import arrow_schema
 
-Mask = NDArray[np.bool_]
 Fixed = Mapping[str, str | int]  # columns that are the same in all rows of a log
 
 _DECISIONS = {int(ControlType.COMMIT): "commit", int(ControlType.ABORT): "abort", NO_DECISION: "unknown"}

@@ -4,16 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafka_eos.formats.varint import INT64_MAX, INT64_MIN
-from kafka_eos_checks.audit.segments.headers import Headers
+from kafka_eos_checks.audit.segments.headers import Headers, Mask
 from kafka_eos_checks.audit.segments.records import Records
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 OPTIONS = ("topic", "partition", "producerid", "startingoffset", "endingoffset", "startingtimestamp", "endingtimestamp")
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafka_eos.formats.transaction_log import (
     NO_PRODUCER_EPOCH,
@@ -60,11 +59,9 @@ from kafka_eos_checks.audit.rules.coordinator import (
     precede,
     wrong_step,
 )
-from kafka_eos_checks.audit.segments.headers import Ints, Narrow
+from kafka_eos_checks.audit.segments.headers import Ints, Mask, Narrow
 from kafka_eos_checks.audit.segments.order import by_appearance, stable_order
 from kafka_eos_checks.audit.segments.splits import PartitionLog, plan
-
-Mask = NDArray[np.bool_]
 
 DECISIONS = np.full(max(TransactionState) + 2, -1, np.int32)  # by status; the last one is for a tombstone
 DECISIONS[list(PREPARED)] = [int(decision) for decision in PREPARED.values()]

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafka_eos.formats.consumer_offsets import OffsetCommitKey
 from kafka_eos.formats.record_batch import ControlType
@@ -27,11 +26,9 @@ from kafka_eos_checks.audit.internal_topics.commits import (
     name_of,
 )
 from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog
-from kafka_eos_checks.audit.segments.headers import Ints
+from kafka_eos_checks.audit.segments.headers import Ints, Mask
 from kafka_eos_checks.audit.segments.order import by_appearance, stable_order
 from kafka_eos_checks.audit.segments.splits import PartitionLog, plan
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

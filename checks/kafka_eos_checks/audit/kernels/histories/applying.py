@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from kafka_eos_checks.audit.events.blocks import NOWHERE
 from kafka_eos_checks.audit.events.recorded import Hashes, Rows, name_hashes
-from kafka_eos_checks.audit.kernels.histories.joining import Mask, Setting, is_in, spot
+from kafka_eos_checks.audit.kernels.histories.joining import Setting, is_in, spot
 from kafka_eos_checks.audit.kernels.histories.stored import ABORTED, COMMITTED, VISIBLE
-from kafka_eos_checks.audit.segments.headers import Ints
+from kafka_eos_checks.audit.segments.headers import Ints, Mask
 from kafka_eos_checks.audit.segments.order import places_of_each
 
 OUTPUT = np.dtype(

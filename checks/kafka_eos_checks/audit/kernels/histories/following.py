@@ -28,9 +28,9 @@ from kafka_eos_checks.audit.events.recorded import (
     Hashes,
     Rows,
 )
-from kafka_eos_checks.audit.kernels.histories.joining import Mask, Setting, is_in
+from kafka_eos_checks.audit.kernels.histories.joining import Setting, is_in
 from kafka_eos_checks.audit.kernels.histories.stored import VISIBLE
-from kafka_eos_checks.audit.segments.headers import Ints
+from kafka_eos_checks.audit.segments.headers import Ints, Mask
 
 MOVE = np.dtype(
     [

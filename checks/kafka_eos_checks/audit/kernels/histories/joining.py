@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafka_eos_checks.audit.events.blocks import NOWHERE
 from kafka_eos_checks.audit.events.recorded import (
@@ -31,9 +30,8 @@ from kafka_eos_checks.audit.events.recorded import (
 )
 from kafka_eos_checks.audit.kernels.histories.stored import ABORTED, HIDDEN, OPEN, VISIBLE
 from kafka_eos_checks.audit.kernels.histories.stored import COMMITTED as MADE_VISIBLE
-from kafka_eos_checks.audit.segments.headers import Ints
+from kafka_eos_checks.audit.segments.headers import Ints, Mask
 
-Mask = NDArray[np.bool_]
 _FAR = np.iinfo(np.int64).max
 _MIX, _MIX2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 
